@@ -11,7 +11,7 @@ use std::sync::{Mutex, OnceLock};
 
 use libfuzzer_sys::fuzz_target;
 use shells::{RULES, Shells};
-use switchboard_policy::{NoFiles, Policy, Scene, Subject, Verdict};
+use switchboard_policy::{NoFiles, Policy, RequestContext, Subject, Verdict};
 
 fuzz_target!(|data: &[u8]| {
     static POLICY: OnceLock<Policy> = OnceLock::new();
@@ -22,7 +22,7 @@ fuzz_target!(|data: &[u8]| {
     };
     let host = NoFiles::default();
     let policy = POLICY.get_or_init(|| Policy::parse(RULES, &host).expect("rules"));
-    let scene = Scene { root: "/work".to_owned(), ..Scene::default() };
+    let scene = RequestContext { root: "/work".to_owned(), ..RequestContext::default() };
     let subject = Subject::of_line(&line, &scene);
     if policy.evaluate(&subject, &host).verdict != Verdict::Allow {
         return;

@@ -6,7 +6,7 @@ use serde_json::Value;
 use switchboard_acp::extensions::is_own_method;
 use switchboard_acp::{Side, Version};
 
-use crate::connection::{PendingRequest, Reopening, Work};
+use crate::connection::{PendingRequest, Reopening, SessionWork};
 use crate::evaluator::{Evaluator, ParsedMessage, request_id};
 use crate::rules::RuleId;
 
@@ -113,7 +113,7 @@ impl Evaluator {
                 let with_history = is_load || params["replayFrom"].is_object();
                 let session = self.connection.session(&session_id);
                 session.is_closed = false;
-                let was_working = session.work != Work::Idle;
+                let was_working = session.work != SessionWork::Idle;
                 session.opening =
                     Some(Reopening { with_history, is_load, was_working, ..Reopening::default() });
             }
@@ -131,7 +131,7 @@ impl Evaluator {
                 open.during_work = if is_v1 {
                     session.open_prompts > 0
                 } else {
-                    session.work != Work::Idle && session.has_run
+                    session.work != SessionWork::Idle && session.has_run
                 };
                 if is_v1 {
                     self.mark_prompts(&session_id, |prompt| prompt.during_work = true);
@@ -356,7 +356,7 @@ impl Evaluator {
         if let Some(session) = self.connection.sessions.get_mut(id)
             && version == Some(Version::V2)
             && session.has_run
-            && session.work != Work::Idle
+            && session.work != SessionWork::Idle
         {
             session.is_cancelled = true;
         }

@@ -181,7 +181,7 @@ fn is_advertised(value: &Value) -> bool {
 
 /// State of a session's work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Work {
+pub(crate) enum SessionWork {
     #[default]
     Idle,
     Running,
@@ -201,7 +201,7 @@ pub(crate) struct Session {
     pub(crate) open_prompts: u64,
     /// End of the last turn, until the next one begins; `true` if it was cancelled.
     pub(crate) ended: Option<bool>,
-    pub(crate) work: Work,
+    pub(crate) work: SessionWork,
     /// Set if it was running since it was last idle.
     pub(crate) has_run: bool,
     /// Set if a prompt was sent since it was last idle.

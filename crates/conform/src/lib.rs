@@ -26,7 +26,7 @@ pub use baseline::{Baseline, BaselineError};
 pub use evaluator::Evaluator;
 pub use recording::RecordingChecker;
 pub use report::{Failure, Findings, Report, RuleResult, Status, Verdict};
-pub use rule::{Party, Rule, Seen, Strength, Versions};
+pub use rule::{Party, Rule, Strength, TestKind, Versions};
 pub use rules::{RULES, RuleId};
 
 /// Runs the example of the package's README with the tests.

@@ -99,7 +99,7 @@ impl Versions {
 
 /// Kind of test that can observe a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Seen {
+pub enum TestKind {
     /// Any conversation.
     Recorded,
     /// Only a live peer.
@@ -131,5 +131,5 @@ pub struct Rule {
     /// Advice for a fix.
     pub fix: &'static str,
     /// Kind of test that can observe it.
-    pub seen: Seen,
+    pub seen: TestKind,
 }

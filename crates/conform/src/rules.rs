@@ -1,6 +1,6 @@
 //! All rules, as data.
 
-use crate::rule::{Party, Rule, Seen, Strength, Versions};
+use crate::rule::{Party, Rule, Strength, TestKind, Versions};
 
 macro_rules! rules {
     ($(
@@ -32,8 +32,8 @@ macro_rules! rules {
             pub const ALL: &[RuleId] = &[$(RuleId::$name,)*];
         }
     };
-    (@seen Live) => { Seen::Live };
-    (@seen) => { Seen::Recorded };
+    (@seen Live) => { TestKind::Live };
+    (@seen) => { TestKind::Recorded };
 }
 
 impl RuleId {

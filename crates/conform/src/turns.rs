@@ -3,7 +3,7 @@
 use serde_json::Value;
 use switchboard_acp::{Side, Version};
 
-use crate::connection::{MOST_OPEN, MOST_REMEMBERED, PendingRequest, Session, Work};
+use crate::connection::{MOST_OPEN, MOST_REMEMBERED, PendingRequest, Session, SessionWork};
 use crate::evaluator::{Evaluator, ParsedMessage};
 use crate::rules::RuleId;
 use crate::schema::{message_kind, shown};
@@ -196,7 +196,7 @@ impl Evaluator {
         let Some(session) = self.connection.sessions.get_mut(id) else { return };
         let message = message_kind(kind).zip(update["messageId"].as_str());
         if let Some(opening) = &mut session.opening {
-            let is_working = session.work != Work::Idle;
+            let is_working = session.work != SessionWork::Idle;
             if kind == "notice" && opening.with_history {
                 findings.broken(RuleId::ReplayLive, number, "a notice in the history");
             } else if opening.with_history && is_content(kind) {
@@ -241,7 +241,7 @@ impl Evaluator {
                 }
             }
         }
-        if !is_content(kind) || session.is_prompted || session.work != Work::Idle {
+        if !is_content(kind) || session.is_prompted || session.work != SessionWork::Idle {
             return;
         }
         if session.ended == Some(true) {
@@ -263,24 +263,24 @@ impl Evaluator {
             match work_of(update) {
                 Some(work) => {
                     session.work = work;
-                    session.has_run = work != Work::Idle;
+                    session.has_run = work != SessionWork::Idle;
                 }
                 None => session.has_run = true,
             }
             return;
         }
         match work_of(update) {
-            Some(Work::Running) => {
-                session.work = Work::Running;
+            Some(SessionWork::Running) => {
+                session.work = SessionWork::Running;
                 (session.has_run, session.has_waited, session.is_loaded) = (true, false, false);
                 session.ended = None;
             }
-            Some(Work::RequiresAction) => {
-                session.work = Work::RequiresAction;
+            Some(SessionWork::RequiresAction) => {
+                session.work = SessionWork::RequiresAction;
                 (session.has_waited, session.is_answered) = (true, false);
                 session.ended = None;
             }
-            Some(Work::Idle) => idle(findings, session, number, update),
+            Some(SessionWork::Idle) => idle(findings, session, number, update),
             // An unknown state counts as busy.
             None => {}
         }
@@ -339,11 +339,11 @@ impl Evaluator {
     }
 }
 
-fn work_of(update: &Value) -> Option<Work> {
+fn work_of(update: &Value) -> Option<SessionWork> {
     match update["state"].as_str() {
-        Some("running") => Some(Work::Running),
-        Some("requires_action") => Some(Work::RequiresAction),
-        Some("idle") => Some(Work::Idle),
+        Some("running") => Some(SessionWork::Running),
+        Some("requires_action") => Some(SessionWork::RequiresAction),
+        Some("idle") => Some(SessionWork::Idle),
         _ => None,
     }
 }
@@ -365,7 +365,7 @@ fn idle(findings: &mut crate::report::Findings, session: &mut Session, number: u
     if session.has_run || session.has_waited {
         findings.kept(RuleId::RunningFirst);
         findings.kept(RuleId::ReachesIdle);
-        let is_stuck = session.work == Work::RequiresAction && session.is_answered;
+        let is_stuck = session.work == SessionWork::RequiresAction && session.is_answered;
         if !session.is_cancelled && reason != Some("cancelled") {
             findings.check(RuleId::RunningAgain, number, !is_stuck, || {
                 "the question was answered, but no running state followed".to_owned()
@@ -388,7 +388,7 @@ fn idle(findings: &mut crate::report::Findings, session: &mut Session, number: u
         session.ended = Some(is_cancelled && !has_background);
         session.is_prompted = session.open_prompts > 0;
     }
-    session.work = Work::Idle;
+    session.work = SessionWork::Idle;
     (session.has_run, session.has_waited, session.is_cancelled, session.is_answered) =
         (false, false, false, false);
 }

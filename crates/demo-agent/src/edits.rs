@@ -6,7 +6,7 @@ use switchboard_acp::{AbsolutePath, v2};
 use switchboard_diff::{BuildOptions, Built, Detect, Renames, build_from_trees};
 use switchboard_peer::Turn;
 
-use super::{END, Failure, Played};
+use super::{END, Played, ScenarioError};
 
 /// The folder that scenarios edit, in a known state.
 pub(crate) struct Folder(PathBuf);
@@ -25,15 +25,15 @@ const FILES: [(&str, &[u8]); 6] = [
 
 impl Folder {
     /// Creates or restores the folder, so that every run does the same.
-    pub(crate) fn prepare(turn: &Turn) -> Result<Self, Failure> {
+    pub(crate) fn prepare(turn: &Turn) -> Result<Self, ScenarioError> {
         let cwd = Path::new(turn.session().cwd());
         if !cwd.is_dir() {
-            return Err(Failure(format!("there is no folder {}", cwd.display())));
+            return Err(ScenarioError(format!("there is no folder {}", cwd.display())));
         }
         let folder = cwd.join("switchboard-demo");
         match folder.symlink_metadata() {
             Ok(metadata) if metadata.is_dir() => std::fs::remove_dir_all(&folder)?,
-            Ok(_) => return Err(Failure(format!("{} is in the way", folder.display()))),
+            Ok(_) => return Err(ScenarioError(format!("{} is in the way", folder.display()))),
             Err(_) => {}
         }
         fill(&folder)?;
@@ -45,7 +45,7 @@ impl Folder {
     }
 
     /// Returns the changes since it was prepared.
-    fn diff(&self) -> Result<Built, Failure> {
+    fn diff(&self) -> Result<Built, ScenarioError> {
         let before = tempfile::tempdir()?;
         fill(before.path())?;
         let options = BuildOptions {
@@ -57,7 +57,7 @@ impl Folder {
     }
 }
 
-fn fill(folder: &Path) -> Result<(), Failure> {
+fn fill(folder: &Path) -> Result<(), ScenarioError> {
     std::fs::create_dir_all(folder)?;
     for (name, content) in FILES {
         std::fs::write(folder.join(name), content)?;
@@ -67,7 +67,11 @@ fn fill(folder: &Path) -> Result<(), Failure> {
 }
 
 /// Performs the edit inside a tool call that shows its diff.
-async fn edit_with(turn: &Turn, title: &str, edit: impl FnOnce(&Folder) -> Result<(), Failure>) -> Played {
+async fn edit_with(
+    turn: &Turn,
+    title: &str,
+    edit: impl FnOnce(&Folder) -> Result<(), ScenarioError>,
+) -> Played {
     let folder = Folder::prepare(turn)?;
     let call = turn.tool_call(title).kind(v2::ToolKind::Edit).begin().await?;
     edit(&folder)?;

@@ -67,7 +67,7 @@ pub async fn serve(connection: Connection, options: DemoOptions) -> Result<(), E
         store: options.store.map(Store::new),
         later: Mutex::default(),
     };
-    serve_versions(Playing(Arc::new(agent)), connection, options.versions).await
+    serve_versions(DemoHandler(Arc::new(agent)), connection, options.versions).await
 }
 
 struct Demo {
@@ -80,21 +80,21 @@ struct Demo {
 }
 
 /// The agent, which what goes on in the background has too.
-struct Playing(Arc<Demo>);
+struct DemoHandler(Arc<Demo>);
 
 /// Why a scenario could not be played.
 #[derive(Debug)]
-struct Failure(String);
+struct ScenarioError(String);
 
-impl<E: std::error::Error> From<E> for Failure {
+impl<E: std::error::Error> From<E> for ScenarioError {
     fn from(error: E) -> Self {
-        Failure(error.to_string())
+        ScenarioError(error.to_string())
     }
 }
 
-type Played = Result<v2::StopReason, Failure>;
+type Played = Result<v2::StopReason, ScenarioError>;
 
-impl Agent for Playing {
+impl Agent for DemoHandler {
     fn introduce(&self) -> Introduction {
         let mut introduction = Introduction::new("switchboard-demo", env!("CARGO_PKG_VERSION"));
         introduction.info.title = Some("Switchboard's demo agent".into());
@@ -141,9 +141,11 @@ impl Agent for Playing {
                 let name = name.strip_prefix('/').unwrap_or(name).to_lowercase();
                 scenario::play(&self.0, turn, &name, rest).await
             }
-            None => turn.say("You said nothing. Try `help`.").await.map_err(Failure::from).map(|()| END),
+            None => {
+                turn.say("You said nothing. Try `help`.").await.map_err(ScenarioError::from).map(|()| END)
+            }
         };
-        played.map_err(|Failure(reason)| Error::failed(reason))
+        played.map_err(|ScenarioError(reason)| Error::failed(reason))
     }
 
     async fn set_config_option(

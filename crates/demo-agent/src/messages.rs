@@ -11,7 +11,7 @@ async fn stream(
     turn: &Turn,
     message: &switchboard_peer::Message,
     text: &str,
-) -> Result<(), super::Failure> {
+) -> Result<(), super::ScenarioError> {
     for piece in text.split_inclusive(' ') {
         if turn.is_cancelled() {
             break;

@@ -5,7 +5,7 @@ use switchboard_diff::{BuildOptions, build_from_bytes};
 use switchboard_peer::{Decision, Turn};
 
 use super::edits::Folder;
-use super::{END, Failure, Played};
+use super::{END, Played, ScenarioError};
 
 pub(crate) async fn with_tool_call(turn: &Turn) -> Played {
     let folder = Folder::prepare(turn)?;
@@ -110,7 +110,7 @@ pub(crate) async fn form(turn: &Turn) -> Played {
         turn.say("Your client cannot show forms.").await?;
         return Ok(END);
     }
-    let schema = v2::ElicitationSchema::decode(FORM, WireFormat::Any).map_err(Failure::from)?;
+    let schema = v2::ElicitationSchema::decode(FORM, WireFormat::Any).map_err(ScenarioError::from)?;
     let mut form = v2::ElicitationFormMode::new("Who are you?", schema);
     form.session_id = Some(turn.session().id().into());
     say_data(turn, &v2::CreateElicitationRequest::Form(form)).await

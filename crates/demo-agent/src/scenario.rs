@@ -3,7 +3,7 @@
 use switchboard_acp::v2;
 use switchboard_peer::Turn;
 
-use super::{Demo, END, Failure, Played, edits, faults, messages, permissions, subagents, work};
+use super::{Demo, END, Played, ScenarioError, edits, faults, messages, permissions, subagents, work};
 
 /// Name, argument hint and description.
 const SCENARIOS: [(&str, Option<&str>, &str); 32] = [
@@ -85,7 +85,7 @@ pub(crate) async fn play(demo: &Demo, turn: &Turn, name: &str, rest: &[&str]) ->
         "flood" => faults::flood(turn, number(10_000)).await,
         "slow" => faults::slow(turn, number(60)).await,
         "stubborn" => faults::stubborn(turn, number(3)).await,
-        "fail" => Err(Failure("the demo failed, as it was asked to".into())),
+        "fail" => Err(ScenarioError("the demo failed, as it was asked to".into())),
         "refuse" => faults::refuse(turn).await,
         "crash" => faults::crash(demo, turn).await,
         "malformed" => faults::malformed(demo, turn).await,

@@ -17,7 +17,7 @@ const SPAN: usize = 64;
 
 /// A possible source of a new file.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Source<'a> {
+pub(crate) struct RenameSource<'a> {
     pub(crate) entry: &'a Entry,
     /// True if the source still exists afterwards: it can be copied, but not moved.
     pub(crate) stays: bool,
@@ -40,7 +40,7 @@ pub(crate) struct Matches {
 }
 
 /// Finds the sources of new files. Both lists are sorted by path.
-pub(crate) fn find(sources: &[Source<'_>], targets: &[&Entry], options: Renames) -> Matches {
+pub(crate) fn find(sources: &[RenameSource<'_>], targets: &[&Entry], options: Renames) -> Matches {
     let mut finder = Finder {
         sources,
         targets,
@@ -61,7 +61,7 @@ pub(crate) fn find(sources: &[Source<'_>], targets: &[&Entry], options: Renames)
 }
 
 struct Finder<'a> {
-    sources: &'a [Source<'a>],
+    sources: &'a [RenameSource<'a>],
     targets: &'a [&'a Entry],
     uses: Vec<usize>,
     /// For each target, its source and the score.

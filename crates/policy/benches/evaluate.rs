@@ -1,7 +1,7 @@
 //! Duration of an evaluation with a thousand rules.
 
 use divan::{Bencher, black_box};
-use switchboard_policy::{NoFiles, Policy, QuestionReader, Scene, Subject};
+use switchboard_policy::{NoFiles, Policy, QuestionReader, RequestContext, Subject};
 
 fn main() {
     divan::main();
@@ -42,7 +42,7 @@ fn question(call: &str) -> Subject {
 #[divan::bench]
 fn command(bencher: Bencher<'_, '_>) {
     let (policy, host) = (rules(), NoFiles::default());
-    let scene = Scene { root: "/project".to_owned(), ..Scene::default() };
+    let scene = RequestContext { root: "/project".to_owned(), ..RequestContext::default() };
     assert_eq!(policy.len(), 1000);
     assert_eq!(policy.evaluate_line("cargo test --workspace", &scene, &host).verdict.as_str(), "allow");
     bencher.bench(|| black_box(policy.evaluate_line(black_box("cargo test --workspace"), &scene, &host)));
@@ -51,7 +51,7 @@ fn command(bencher: Bencher<'_, '_>) {
 #[divan::bench]
 fn compound_command(bencher: Bencher<'_, '_>) {
     let (policy, host) = (rules(), NoFiles::default());
-    let scene = Scene { root: "/project".to_owned(), ..Scene::default() };
+    let scene = RequestContext { root: "/project".to_owned(), ..RequestContext::default() };
     let line = "cd src && timeout 60 cargo test --workspace 2>&1 | cargo test";
     bencher.bench(|| black_box(policy.evaluate_line(black_box(line), &scene, &host)));
 }

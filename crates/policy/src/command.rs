@@ -11,11 +11,11 @@ const MAX_RUNS: usize = 2000;
 
 /// One interpretation of a request's command.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Reading {
+pub(crate) struct Interpretation {
     /// The commands of the line, each with the commands it runs in turn.
-    pub(crate) runs: Vec<Run>,
+    pub(crate) runs: Vec<SimpleCommand>,
     /// Commands that only deny rules are checked against.
-    pub(crate) guesses: Vec<Run>,
+    pub(crate) guesses: Vec<SimpleCommand>,
     pub(crate) doubts: Vec<Doubt>,
     pub(crate) tokens: Vec<String>,
     /// Set if variables are set that may change a command's behaviour.
@@ -24,14 +24,14 @@ pub(crate) struct Reading {
 
 /// A simple command with everything that it runs.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Run {
+pub(crate) struct SimpleCommand {
     pub(crate) words: Vec<Word>,
     pub(crate) redirections: Vec<Redirection>,
     pub(crate) cwd: Cwd,
     /// Everything that it may run, wherever the command begins; for deny rules.
     pub(crate) candidates: Vec<(Vec<Word>, Cwd)>,
     /// The exact commands that it runs if it is nothing but a harmless wrapper; for allow rules.
-    pub(crate) inner: Vec<Run>,
+    pub(crate) inner: Vec<SimpleCommand>,
     /// Set if they run in a login shell, which reads the user's files first.
     pub(crate) is_login: bool,
     /// Set if its input comes from another command or from the line itself.
@@ -81,13 +81,13 @@ impl FileName {
     }
 }
 
-impl Reading {
-    pub(crate) fn of_line(line: &str) -> Reading {
-        Reading::of(Script::parse(line))
+impl Interpretation {
+    pub(crate) fn of_line(line: &str) -> Interpretation {
+        Interpretation::of(Script::parse(line))
     }
 
     /// Parses a command whose words were given one by one. Some agents pass them to a shell anyway.
-    pub(crate) fn of_words(words: Vec<String>) -> Reading {
+    pub(crate) fn of_words(words: Vec<String>) -> Interpretation {
         let joined = Script::parse(&words.join(" "));
         let is_script = words.first().is_some_and(|word| is_shell(base_name(word)))
             && words.iter().any(|word| is_script_option(word));
@@ -101,17 +101,17 @@ impl Reading {
             script.guesses.extend(joined.parts);
             script.guesses.extend(joined.guesses);
         }
-        Reading::of(script)
+        Interpretation::of(script)
     }
 
-    fn of(script: Script) -> Reading {
+    fn of(script: Script) -> Interpretation {
         let Script { parts, guesses, doubts, tokens } = script;
         let mut unfolding = Unfolding { doubts, count: 0, sets_variables: false };
         let runs = parts.into_iter().map(|part| unfolding.run(part, 0)).collect();
         let mut guessing = Unfolding { doubts: Vec::new(), count: 0, sets_variables: false };
         let guesses = guesses.into_iter().map(|part| guessing.run(part, 0)).collect();
         let Unfolding { doubts, count: _, sets_variables } = unfolding;
-        Reading { runs, guesses, doubts, tokens, sets_variables }
+        Interpretation { runs, guesses, doubts, tokens, sets_variables }
     }
 }
 
@@ -171,7 +171,7 @@ impl Unfolding {
         }
     }
 
-    fn run(&mut self, part: Part, depth: usize) -> Run {
+    fn run(&mut self, part: Part, depth: usize) -> SimpleCommand {
         let Part { words, assignments, redirections, cwd, is_fed } = part;
         assignments.iter().for_each(|word| self.assign(word.variable()));
         let mut candidates = Vec::new();
@@ -182,7 +182,7 @@ impl Unfolding {
             Vec::new()
         };
         let is_login = login_script(&words).is_some();
-        Run { words, redirections, cwd, candidates, inner, is_login, is_fed }
+        SimpleCommand { words, redirections, cwd, candidates, inner, is_login, is_fed }
     }
 
     fn assign(&mut self, name: Option<&str>) {
@@ -412,7 +412,7 @@ impl Unfolding {
         cwd: &Cwd,
         is_fed: bool,
         depth: usize,
-    ) -> Vec<Run> {
+    ) -> Vec<SimpleCommand> {
         let plain = |at: usize| words.get(at).filter(|word| word.is_plain()).map(|word| &*word.text);
         let is_script = plain(0).is_some_and(is_shell) && words.len() == 3 && plain(1) == Some("-c");
         let script = if is_script { plain(2) } else { login_script(words) };
@@ -528,7 +528,7 @@ fn behind(outer: &Cwd, inner: &Cwd) -> Cwd {
     }
 }
 
-impl Run {
+impl SimpleCommand {
     /// Returns the files that a command names.
     pub(crate) fn arguments(&self) -> Vec<Argument> {
         let mut all: Vec<Argument> =

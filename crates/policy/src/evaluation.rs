@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use switchboard_acp::v2::ToolKind;
 
-use crate::command::{Argument, FileName, Match, Reading, Run, allows, denies};
+use crate::command::{Argument, FileName, Interpretation, Match, SimpleCommand, allows, denies};
 use crate::glob::wildcard;
 use crate::host::{Host, NoFiles};
 use crate::policy::{Decision, Policy, Remember, Verdict};
@@ -21,7 +21,7 @@ use crate::program::{Origin, arguments, has_escaping_option, has_options, reads_
 use crate::rule::Rule;
 use crate::shell::Word;
 use crate::sketch::Sketch;
-use crate::subject::{Mention, Operation, Scene, Subject, SubjectPath};
+use crate::subject::{Mention, Operation, RequestContext, Subject, SubjectPath};
 use files::{Files, View};
 
 /// Evaluates a request.
@@ -74,7 +74,7 @@ fn by_rule(rule: &Rule, verdict: Verdict, reason: impl FnOnce() -> String) -> De
 /// Returns whether a rule alone matches a command line, as its examples require.
 pub(crate) fn matches_alone(rule: &Rule, line: &str, login_shells: bool, host: &dyn Host) -> bool {
     let host = NoFiles { home: host.home().map(str::to_owned) };
-    let scene = Scene { root: "/project".to_owned(), ..Scene::default() };
+    let scene = RequestContext { root: "/project".to_owned(), ..RequestContext::default() };
     let subject = Subject::of_line(line, &scene);
     let evaluation = Evaluation::new(&subject, &host, login_shells);
     // Examples test the command only, so other conditions are removed.
@@ -91,7 +91,7 @@ pub(crate) fn matches_alone(rule: &Rule, line: &str, login_shells: bool, host: &
 
 /// One unit that must be allowed.
 enum EvaluatedUnit<'s> {
-    Run(&'s Run),
+    Run(&'s SimpleCommand),
     Path(&'s SubjectPath, &'s View),
     /// A request that has neither command nor files.
     Whole,
@@ -108,9 +108,9 @@ struct Evaluation<'s> {
     /// Set if the script of a login shell is allowed by the commands in it.
     login_shells: bool,
     /// Resolved commands, by address.
-    commands: RefCell<HashMap<*const Run, Rc<Command>>>,
+    commands: RefCell<HashMap<*const SimpleCommand, Rc<Command>>>,
     /// All commands that deny rules are checked against, in order.
-    tried: Vec<(&'s Run, Rc<Command>)>,
+    tried: Vec<(&'s SimpleCommand, Rc<Command>)>,
     /// Sketch of the names of all commands.
     names: Sketch,
     /// Sketch of all files that deny rules are checked against.
@@ -162,7 +162,7 @@ impl<'s> Evaluation<'s> {
     }
 
     fn sketch(&mut self) {
-        fn names(run: &Run, into: &mut Sketch) {
+        fn names(run: &SimpleCommand, into: &mut Sketch) {
             let candidates = run.candidates.iter().map(|(words, _)| words);
             let firsts = candidates.chain([&run.words]).filter_map(|words| words.first());
             firsts.for_each(|word| into.add(&word.text));
@@ -217,7 +217,7 @@ impl<'s> Evaluation<'s> {
     }
 
     /// Returns a command with its resolved files.
-    fn command(&self, run: &Run) -> Rc<Command> {
+    fn command(&self, run: &SimpleCommand) -> Rc<Command> {
         let place = std::ptr::from_ref(run);
         if let Some(known) = self.commands.borrow().get(&place) {
             return Rc::clone(known);
@@ -239,7 +239,7 @@ impl<'s> Evaluation<'s> {
         known
     }
 
-    fn runs(&self) -> impl Iterator<Item = &'s Run> {
+    fn runs(&self) -> impl Iterator<Item = &'s SimpleCommand> {
         self.subject.readings.iter().flat_map(|reading| &reading.runs)
     }
 
@@ -292,7 +292,7 @@ impl<'s> Evaluation<'s> {
                 || tools().any(|tool| rule.tools.iter().any(|pattern| wildcard(pattern, tool))))
     }
 
-    fn denied_run(&self, rule: &Rule, run: &Run, command: &Command) -> Match {
+    fn denied_run(&self, rule: &Rule, run: &SimpleCommand, command: &Command) -> Match {
         if rule.command.is_none() && rule.paths.is_empty() {
             return Match::No;
         }
@@ -477,9 +477,9 @@ impl<'s> Evaluation<'s> {
             && (rule.kinds.is_empty() || subject.kind.as_ref().is_some_and(is_kind) && is_honest)
     }
 
-    fn allowed_run<'r>(&self, run: &Run, rules: &[&'r Rule]) -> Option<Allowed<'r>> {
+    fn allowed_run<'r>(&self, run: &SimpleCommand, rules: &[&'r Rule]) -> Option<Allowed<'r>> {
         // Variables may change any command, so no rule covers it.
-        if self.subject.readings.iter().any(|reading: &Reading| reading.sets_variables) {
+        if self.subject.readings.iter().any(|reading: &Interpretation| reading.sets_variables) {
             return None;
         }
         // Assignments and redirections alone run no command. A redirection still writes a file.
@@ -502,7 +502,7 @@ impl<'s> Evaluation<'s> {
         inner.all(|run| self.allowed_run(run, rules).is_some()).then_some(first)
     }
 
-    fn allows_run(&self, rule: &Rule, run: &Run, cwd: &str) -> bool {
+    fn allows_run(&self, rule: &Rule, run: &SimpleCommand, cwd: &str) -> bool {
         let Some(pattern) = &rule.command else { return false };
         if !allows(pattern, &run.words) || !self.is_in_cwd(rule, Some(cwd), false) {
             return false;

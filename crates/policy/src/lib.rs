@@ -18,7 +18,7 @@
 //! - This crate does no I/O and reads no clock.
 //!
 //! ```
-//! use switchboard_policy::{NoFiles, QuestionReader, Policy, Scene, Verdict};
+//! use switchboard_policy::{NoFiles, QuestionReader, Policy, RequestContext, Verdict};
 //!
 //! let policy = Policy::parse("[[rule]]\nid = \"no-push\"\ndecision = \"deny\"\ncommand = [\"git\", \"push\"]\n", &NoFiles::default())?;
 //! let mut reader = QuestionReader::new("/project");
@@ -62,7 +62,7 @@ pub use sandbox::{
     HostPattern, PathEffect, PathRule, PathRules, SandboxMode, SandboxNetwork, SandboxSettings, is_host_name,
     matches_variable,
 };
-pub use subject::{Operation, Scene, Source, Subject, SubjectPath};
+pub use subject::{Operation, RequestContext, Source, Subject, SubjectPath};
 
 /// Runs the example of the package's README with the tests.
 #[cfg(doctest)]

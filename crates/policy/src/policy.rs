@@ -8,7 +8,7 @@ use crate::error::PolicyError;
 use crate::host::Host;
 use crate::rule::{File, Rule};
 use crate::sandbox::SandboxSettings;
-use crate::subject::{Scene, Subject};
+use crate::subject::{RequestContext, Subject};
 
 /// Outcome of an evaluation, in the order of strictness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -144,7 +144,7 @@ fn rejecting<'o, 'a>(options: &'o [PermissionOption<'a>]) -> Option<&'o Permissi
 /// Rules, and a default for requests that no rule matches.
 ///
 /// ```
-/// use switchboard_policy::{NoFiles, Policy, Scene, Verdict};
+/// use switchboard_policy::{NoFiles, Policy, RequestContext, Verdict};
 ///
 /// let policy = Policy::parse(r#"
 /// [[rule]]
@@ -154,7 +154,7 @@ fn rejecting<'o, 'a>(options: &'o [PermissionOption<'a>]) -> Option<&'o Permissi
 /// match = ["cargo test --workspace"]
 /// not_match = ["cargo test; rm -rf x"]
 /// "#, &NoFiles::default())?;
-/// let scene = Scene { root: "/project".into(), ..Scene::default() };
+/// let scene = RequestContext { root: "/project".into(), ..RequestContext::default() };
 /// assert_eq!(policy.evaluate_line("cargo test", &scene, &NoFiles::default()).verdict, Verdict::Allow);
 /// assert_eq!(policy.evaluate_line("cargo test $(id)", &scene, &NoFiles::default()).verdict, Verdict::Ask);
 ///
@@ -315,7 +315,7 @@ impl Policy {
     }
 
     /// Evaluates a command line alone.
-    pub fn evaluate_line(&self, line: &str, scene: &Scene, host: &dyn Host) -> Decision {
+    pub fn evaluate_line(&self, line: &str, scene: &RequestContext, host: &dyn Host) -> Decision {
         self.evaluate(&Subject::of_line(line, scene), host)
     }
 }

@@ -11,7 +11,7 @@ use switchboard_session::{
     AgentQuestion, Conversation, ConversationError, Decoded, Moment, SessionError, Side,
 };
 
-use crate::subject::{Scene, Subject};
+use crate::subject::{RequestContext, Subject};
 
 /// Maximum number of tracked requests and sessions.
 const MAX_REMEMBERED: usize = 10_000;
@@ -148,10 +148,10 @@ impl QuestionReader {
     }
 
     /// Returns the context of a session's requests.
-    pub fn scene(&self, session: Option<&str>) -> Scene {
+    pub fn scene(&self, session: Option<&str>) -> RequestContext {
         let cwd = session.and_then(|session| self.cwds.get(session)).cloned();
         let root = self.root.clone().or_else(|| cwd.clone()).unwrap_or_else(|| self.otherwise.clone());
-        Scene { root, cwd, agent: self.agent.clone() }
+        RequestContext { root, cwd, agent: self.agent.clone() }
     }
 
     /// Reads a line: a message, or several in an array. Returns the permission requests in it.
@@ -493,7 +493,7 @@ impl QuestionReader {
         session: Option<&str>,
         call: &Raw<'_>,
         problem: &str,
-        scene: &Scene,
+        scene: &RequestContext,
     ) -> Subject {
         let mut named = call.as_str().to_owned();
         if call.is_object() && call.get("toolCallId").is_none() {

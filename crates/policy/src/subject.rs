@@ -8,7 +8,7 @@ use std::fmt;
 use switchboard_acp::v2;
 use switchboard_session::{Item, Permission, Snapshot, ToolCall, ToolCallOutline};
 
-use crate::command::{Reading, Run};
+use crate::command::{Interpretation, SimpleCommand};
 use crate::path::{join, tidy};
 use crate::shell::Doubt;
 use input::Input;
@@ -19,7 +19,7 @@ const MAX_PATHS: usize = 1000;
 
 /// Context of a request, from earlier messages and from the caller.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Scene {
+pub struct RequestContext {
     /// Value of `$root`: the absolute path of the project's folder.
     pub root: String,
     /// The session's working directory if known; the root otherwise.
@@ -113,8 +113,8 @@ pub struct SubjectPath {
 /// id in a request. Reasons why the effect cannot be known are part of it; such a request is never allowed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Subject {
-    pub(crate) scene: Scene,
-    pub(crate) readings: Vec<Reading>,
+    pub(crate) scene: RequestContext,
+    pub(crate) readings: Vec<Interpretation>,
     /// Set if there is a command, known or not.
     pub(crate) has_command: bool,
     pub(crate) source: Source,
@@ -172,7 +172,7 @@ impl Subject {
         snapshot: &Snapshot,
         permission: &Permission,
         left_out: Option<&str>,
-        scene: &Scene,
+        scene: &RequestContext,
     ) -> Subject {
         Subject::of(snapshot, permission.subject(), left_out, scene)
     }
@@ -182,7 +182,7 @@ impl Subject {
         snapshot: &Snapshot,
         about: Option<&v2::RequestPermissionSubject<'_>>,
         left_out: Option<&str>,
-        scene: &Scene,
+        scene: &RequestContext,
     ) -> Subject {
         let mut subject = Subject::empty(scene);
         if let Some(problem) = left_out {
@@ -200,7 +200,7 @@ impl Subject {
             Some(v2::RequestPermissionSubject::Command(about)) => {
                 subject.kind = Some(v2::ToolKind::Execute);
                 subject.cwds.push(about.cwd.as_str().to_owned());
-                subject.add_command(Reading::of_line(&about.command), Source::Structured);
+                subject.add_command(Interpretation::of_line(&about.command), Source::Structured);
                 let outline = about.tool_call_id.as_deref().and_then(|id| snapshot.tool_call_outline(id));
                 if let Some(outline) = outline {
                     subject.take_call(&outline, snapshot, true);
@@ -213,16 +213,16 @@ impl Subject {
     }
 
     /// Returns an empty subject with the reason why nothing is known.
-    pub(crate) fn unknown(scene: &Scene, reason: impl Into<String>) -> Subject {
+    pub(crate) fn unknown(scene: &RequestContext, reason: impl Into<String>) -> Subject {
         let mut subject = Subject::empty(scene);
         subject.doubt(reason);
         subject
     }
 
     /// Returns the subject of a command line alone, as in the examples of a rule.
-    pub fn of_line(line: &str, scene: &Scene) -> Subject {
+    pub fn of_line(line: &str, scene: &RequestContext) -> Subject {
         let mut subject = Subject::empty(scene);
-        subject.add_command(Reading::of_line(line), Source::Structured);
+        subject.add_command(Interpretation::of_line(line), Source::Structured);
         subject.finish();
         subject
     }
@@ -233,7 +233,7 @@ impl Subject {
         self
     }
 
-    fn empty(scene: &Scene) -> Subject {
+    fn empty(scene: &RequestContext) -> Subject {
         Subject {
             scene: scene.clone(),
             readings: Vec::new(),
@@ -269,7 +269,7 @@ impl Subject {
     /// Returns the words of each simple command of the request; for a wrapper (`timeout 9 make`), those of
     /// its commands.
     pub fn commands(&self) -> Vec<Vec<&str>> {
-        fn add<'s>(runs: &'s [Run], commands: &mut Vec<Vec<&'s str>>) {
+        fn add<'s>(runs: &'s [SimpleCommand], commands: &mut Vec<Vec<&'s str>>) {
             for run in runs {
                 match &*run.inner {
                     _ if run.is_login => commands.push(run.words.iter().map(|word| &*word.text).collect()),
@@ -334,7 +334,7 @@ impl Subject {
 
     // ----- construction
 
-    fn add_command(&mut self, reading: Reading, source: Source) {
+    fn add_command(&mut self, reading: Interpretation, source: Source) {
         self.has_command = true;
         match self.readings.first() {
             None => self.source = source,
@@ -349,7 +349,7 @@ impl Subject {
 
     /// Adds a command that only deny rules see.
     fn add_suspect(&mut self, line: &str) {
-        let mut reading = Reading::of_line(line);
+        let mut reading = Interpretation::of_line(line);
         let runs = std::mem::take(&mut reading.runs);
         reading.guesses.extend(runs);
         reading.sets_variables = false;
@@ -438,7 +438,7 @@ impl Subject {
                         self.doubt(format!("{INCOMPLETE}: {problem}"));
                     }
                     if let Some(line) = known.and_then(|terminal| terminal.command) {
-                        self.add_command(Reading::of_line(line), Source::Structured);
+                        self.add_command(Interpretation::of_line(line), Source::Structured);
                         self.cwds.extend(known.and_then(|terminal| terminal.cwd).map(str::to_owned));
                     }
                 }
@@ -494,7 +494,10 @@ impl Subject {
             (Some(title), _) if has_no_input => {
                 let (line, folder) = Folder::split(title);
                 let is_cut = is_cut(line) || is_cut(title);
-                self.add_command(Reading::of_line(line), if is_cut { Source::Cut } else { Source::Title });
+                self.add_command(
+                    Interpretation::of_line(line),
+                    if is_cut { Source::Cut } else { Source::Title },
+                );
                 if is_cut {
                     self.doubt(CUT_OFF);
                 }
@@ -517,7 +520,7 @@ impl Subject {
             (None, Some(text)) if has_no_input => {
                 let line = without_label(&text);
                 self.add_command(
-                    Reading::of_line(line),
+                    Interpretation::of_line(line),
                     if is_cut(line) { Source::Cut } else { Source::Text },
                 );
                 self.add_suspect(&text);

@@ -86,15 +86,15 @@ struct Keys {
 }
 
 /// Keys found in one half of a handshake, in one pass.
-struct Found {
+struct HandshakeKeys {
     number: Option<u64>,
     v1: bool,
     v2: bool,
 }
 
-impl Found {
+impl HandshakeKeys {
     fn of(half: Option<&Raw<'_>>, keys: &Keys) -> Self {
-        let mut found = Found { number: None, v1: false, v2: false };
+        let mut found = HandshakeKeys { number: None, v1: false, v2: false };
         for (key, value) in half.into_iter().flat_map(Raw::entries) {
             if key == "protocolVersion" {
                 found.number = value.as_str().parse().ok();
@@ -110,7 +110,7 @@ impl Handshake {
     /// Evaluates the parameters of `initialize`. A client of both versions may use the keys of both; then its
     /// number decides, because it is a request.
     pub fn of_request(params: Option<&Raw<'_>>) -> Self {
-        let Found { number, v1, v2 } = Found::of(params, &REQUEST_KEYS);
+        let HandshakeKeys { number, v1, v2 } = HandshakeKeys::of(params, &REQUEST_KEYS);
         let (version, evidence) = match (v1, v2) {
             (false, true) => (Version::V2, HandshakeEvidence::KeysOfVersion2),
             (true, true) => {
@@ -127,7 +127,7 @@ impl Handshake {
     /// Evaluates the result of `initialize`. Keys of version 1 outweigh the number, which several agents
     /// echo.
     pub fn of_answer(result: &Raw<'_>) -> Self {
-        let Found { number, v1, v2 } = Found::of(Some(result), &ANSWER_KEYS);
+        let HandshakeKeys { number, v1, v2 } = HandshakeKeys::of(Some(result), &ANSWER_KEYS);
         let (version, evidence) = match (v1, v2) {
             (true, _) => (Version::V1, HandshakeEvidence::KeysOfVersion1),
             (false, true) if number.is_some_and(|number| number < 2) => {

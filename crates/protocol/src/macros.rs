@@ -266,7 +266,7 @@ macro_rules! union {
                 reader: &mut $crate::json::reader::Reader<'a>,
                 body: &mut $crate::wire::Body,
                 tag: $crate::Text<'a>,
-                opening: $crate::json::reader::Place,
+                opening: $crate::json::reader::ReaderPosition,
             ) -> $crate::error::Read<Self> {
                 let start = body.start;
                 let open = $crate::macros::is_open!(reader.revision(), $($openness)?);

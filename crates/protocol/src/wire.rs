@@ -235,7 +235,11 @@ impl Body {
     }
 
     /// Treats the tag like any other key again, from the start of the object.
-    pub(crate) fn forget_tag(&mut self, reader: &mut Reader<'_>, opening: crate::json::reader::Place) {
+    pub(crate) fn forget_tag(
+        &mut self,
+        reader: &mut Reader<'_>,
+        opening: crate::json::reader::ReaderPosition,
+    ) {
         reader.rewind(opening);
         self.tags = [None; 2];
         self.guess = None;

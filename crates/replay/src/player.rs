@@ -22,7 +22,7 @@ pub struct Player {
     version: u16,
     /// Speed factor; `None`: without pauses.
     speed: Option<f64>,
-    playing: Vec<Playing>,
+    playing: Vec<SessionProgress>,
     ready: VecDeque<String>,
     /// Pending questions to the client.
     questions: Correlator<(usize, usize)>,
@@ -31,7 +31,7 @@ pub struct Player {
 
 /// Progress of a session.
 #[derive(Default)]
-struct Playing {
+struct SessionProgress {
     place: usize,
     due: Duration,
     is_open: bool,
@@ -52,7 +52,7 @@ struct Playing {
 impl Player {
     /// Plays a script in the version of the recorded agent. `speed` is a factor; without it there are no pauses.
     pub fn new(script: Script, version: u16, speed: Option<f64>) -> Self {
-        let playing = script.sessions.iter().map(|_| Playing::default()).collect();
+        let playing = script.sessions.iter().map(|_| SessionProgress::default()).collect();
         let (ready, questions) = (VecDeque::new(), Correlator::new(MAX_OPEN));
         Player { script, version, speed, playing, ready, questions, asked: 0 }
     }
@@ -307,7 +307,7 @@ impl Player {
         let playing = &mut self.playing[session];
         let script = &self.script.sessions[session];
         if !playing.is_open {
-            *playing = Playing { is_open: true, place: script.steps.len(), ..Playing::default() };
+            *playing = SessionProgress { is_open: true, place: script.steps.len(), ..SessionProgress::default() };
         }
         let is_running = playing.is_running;
         if is_replayed {

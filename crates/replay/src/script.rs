@@ -197,7 +197,7 @@ pub fn update_line(session: &str, update: &Value) -> String {
 }
 
 /// A pending request of the recording.
-enum Open {
+enum UnansweredRequest {
     Introduction,
     /// `session/new`, whose session is known from its response.
     New {
@@ -243,7 +243,7 @@ pub struct ScriptReader {
     children: HashMap<String, usize>,
     /// The session of the last message.
     current: Option<usize>,
-    open: Correlator<Open>,
+    open: Correlator<UnansweredRequest>,
     numbers: usize,
 }
 
@@ -275,7 +275,7 @@ impl ScriptReader {
             (Channel::ToAgent, Message::Request(request)) => self.client_asks(&request, at),
             (Channel::ToAgent, Message::Response(response)) => {
                 let open = self.open.answered(Side::Client, &response.id);
-                if let Some(Open::Question { session, question }) = open {
+                if let Some(UnansweredRequest::Question { session, question }) = open {
                     let action = Action::AwaitAnswer { question, outcome: response.outcome };
                     self.step(session, at, action);
                 }
@@ -284,7 +284,7 @@ impl ScriptReader {
             (Channel::ToClient, Message::Request(request)) => {
                 if let Some(session) = self.session(request.params.as_ref(), at) {
                     let question = self.number();
-                    let open = Open::Question { session, question };
+                    let open = UnansweredRequest::Question { session, question };
                     drop(self.open.open_or_evict(Side::Agent, &request.id, open));
                     self.step(session, at, Action::Ask { question, request });
                 }
@@ -366,23 +366,25 @@ impl ScriptReader {
         let params = request.params.as_ref();
         let number = self.number();
         let open = match &*request.method {
-            "initialize" => Open::Introduction,
-            "session/new" => Open::New { at, cwd: params.and_then(|it| it.text("cwd")), request: number },
+            "initialize" => UnansweredRequest::Introduction,
+            "session/new" => {
+                UnansweredRequest::New { at, cwd: params.and_then(|it| it.text("cwd")), request: number }
+            }
             "session/load" | "session/resume" => {
                 let Some(id) = params.and_then(|it| it.text("sessionId")) else { return };
                 let session =
                     self.find(&id).unwrap_or_else(|| self.open(id, params.and_then(|it| it.text("cwd")), at));
                 let with_history = wants_history(request);
                 self.step(session, at, Action::AwaitOpening { request: number, with_history });
-                Open::Gate { session, request: number }
+                UnansweredRequest::Gate { session, request: number }
             }
             "session/prompt" => {
                 let Some(session) = self.session(params, at) else { return };
                 let prompt = params.and_then(|params| params.get("prompt")).map(Raw::into_owned);
                 self.step(session, at, Action::AwaitPrompt { request: number, prompt });
-                Open::Gate { session, request: number }
+                UnansweredRequest::Gate { session, request: number }
             }
-            method => Open::Other(method.to_owned()),
+            method => UnansweredRequest::Other(method.to_owned()),
         };
         drop(self.open.open_or_evict(Side::Client, &request.id, open));
     }
@@ -391,11 +393,13 @@ impl ScriptReader {
         let outcome = response.outcome;
         match self.open.answered(Side::Agent, &response.id) {
             // Another version was tried after a refusal.
-            Some(Open::Introduction) if outcome.is_ok() || self.script.introduction.is_none() => {
+            Some(UnansweredRequest::Introduction)
+                if outcome.is_ok() || self.script.introduction.is_none() =>
+            {
                 self.script.introduction = Some(outcome);
             }
-            Some(Open::Introduction) => {}
-            Some(Open::New { at: asked_at, cwd, request }) => {
+            Some(UnansweredRequest::Introduction) => {}
+            Some(UnansweredRequest::New { at: asked_at, cwd, request }) => {
                 let id = outcome.as_ref().ok().and_then(|result| result.text("sessionId"));
                 let shown = id.as_deref().and_then(|id| self.find(id));
                 let shown = shown.and_then(|session| Some((session, self.unopened.remove(&session)?)));
@@ -412,11 +416,11 @@ impl ScriptReader {
                     (None, None) => self.keep_answer("session/new", outcome),
                 }
             }
-            Some(Open::Gate { session, request }) => {
+            Some(UnansweredRequest::Gate { session, request }) => {
                 self.step(session, at, Action::Answer { request, outcome });
             }
-            Some(Open::Other(method)) => self.keep_answer(&method, outcome),
-            Some(Open::Question { .. }) | None => {}
+            Some(UnansweredRequest::Other(method)) => self.keep_answer(&method, outcome),
+            Some(UnansweredRequest::Question { .. }) | None => {}
         }
     }
 
@@ -430,7 +434,7 @@ impl ScriptReader {
             let id =
                 id.and_then(|id| RequestId::decode(id.as_str(), WireFormat::Any).map(Wire::into_owned).ok());
             let open = id.and_then(|id| self.open.get(Side::Agent, &id));
-            if let Some(&Open::Question { session, question }) = open {
+            if let Some(&UnansweredRequest::Question { session, question }) = open {
                 self.step(session, at, Action::Withdraw { question });
             }
             return;

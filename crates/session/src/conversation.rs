@@ -71,7 +71,7 @@ pub struct Conversation {
     /// Unreadable updates of unknown sessions: session, kind and id of the entry, problem.
     unread: Vec<(Option<Arc<str>>, EntryKind, String, String)>,
     session_limit: usize,
-    slots: Vec<Slot>,
+    slots: Vec<SessionSlot>,
     /// Indices of removed sessions.
     free: Vec<usize>,
     places: HashMap<Option<Arc<str>>, usize>,
@@ -97,7 +97,7 @@ pub struct Conversation {
 
 /// A session with its prompts.
 #[derive(Debug, Clone)]
-struct Slot {
+struct SessionSlot {
     id: Option<Arc<str>>,
     session: Session,
     turns: Turns,
@@ -398,7 +398,7 @@ impl Conversation {
         if self.format == WireFormat::Any && self.dialect.wire_format() == WireFormat::Spec {
             session.peer_replaces_meta();
         }
-        let slot = Slot { id: id.clone(), session, turns: Turns::default(), removed: false };
+        let slot = SessionSlot { id: id.clone(), session, turns: Turns::default(), removed: false };
         let place = match self.free.pop() {
             Some(place) => {
                 self.slots[place] = slot;
@@ -478,8 +478,12 @@ impl Conversation {
         }
         if let Some(slot) = self.slots.get_mut(place) {
             self.places.retain(|_, known| *known != place);
-            *slot =
-                Slot { id: None, session: Session::new(self.format), turns: Turns::default(), removed: true };
+            *slot = SessionSlot {
+                id: None,
+                session: Session::new(self.format),
+                turns: Turns::default(),
+                removed: true,
+            };
             self.free.push(place);
         }
     }

@@ -19,10 +19,10 @@ const MAX_DELETED: usize = 10_000;
 
 /// State of the free space.
 #[derive(Debug, Default)]
-pub(crate) struct FreeSpace(Mutex<Known>);
+pub(crate) struct FreeSpace(Mutex<Measurement>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct Measurement {
     /// Time of the first failure or of the last check. `None` while there is space.
     tried: Option<Instant>,
     deleted: VecDeque<String>,

@@ -15,7 +15,7 @@ use crate::lock::SessionLock;
 use crate::observe::{Observed, Observer};
 use crate::progress::Progress;
 use crate::record::{About, Record};
-use crate::segment::{Cursor, Folder, Found};
+use crate::segment::{Cursor, Folder, JournalRead};
 use crate::writer::{Reply, insert_session, transact};
 
 /// Maximum records and bytes of a block. Whichever is reached first ends it.
@@ -302,15 +302,15 @@ impl Live {
             if is_resuming { |error| failure(error.into()) } else { unread };
         while self.pending_bytes < TRANSFER && self.pending.len() < TRANSFER_BLOCKS * BLOCK_RECORDS {
             match self.cursor.read(BLOCK_BYTES).map_err(unread)? {
-                Found::Records(records) => {
+                JournalRead::Records(records) => {
                     for record in &records {
                         self.observer.observe(record, &mut self.observed);
                         self.pending_bytes += record.bytes.len();
                     }
                     self.pending.extend(records);
                 }
-                Found::End => break,
-                Found::Missing { to, damaged } => {
+                JournalRead::End => break,
+                JournalRead::Missing { to, damaged } => {
                     if let Some(first) = damaged {
                         // Keep the damaged segment before its remaining records are moved, because moving
                         // removes the segment.

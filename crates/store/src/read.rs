@@ -13,7 +13,7 @@ use crate::error::{Result, StoreError};
 use crate::live::failure;
 use crate::lock::SessionLock;
 use crate::record::{Item, Record};
-use crate::segment::{self, Cursor, Folder, Found};
+use crate::segment::{self, Cursor, Folder, JournalRead};
 use crate::store::Store;
 
 /// Bytes of a journal read at once.
@@ -51,19 +51,19 @@ pub(crate) fn batch(
             journal.skip_to(from);
         }
         match journal.read(PORTION).map_err(|error| failure(error.into()))? {
-            Found::Records(mut records) => {
+            JournalRead::Records(mut records) => {
                 records.retain(|record| record.sequence < end);
                 return Ok(Batch::Records(records));
             }
-            Found::End if looked_again => return Ok(Batch::End),
-            Found::Missing { to, damaged } if looked_again => {
+            JournalRead::End if looked_again => return Ok(Batch::End),
+            JournalRead::Missing { to, damaged } if looked_again => {
                 let reason = match damaged {
                     Some(first) => format!("the journal {} is damaged here", journal.path(first).display()),
                     None => MISSING.to_owned(),
                 };
                 return Ok(Batch::Gap { to: to.min(end), reason });
             }
-            Found::End | Found::Missing { .. } => looked_again = true,
+            JournalRead::End | JournalRead::Missing { .. } => looked_again = true,
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::error::{Result, StoreError};
 use crate::lock::SessionLock;
 use crate::progress::Progress;
 use crate::record::{About, Channel, MAX_MESSAGE, Record};
-use crate::segment::{FRAME, Folder, Frame, Head, Note, SEGMENT};
+use crate::segment::{FRAME, Folder, Frame, Note, SEGMENT, SegmentHead};
 use crate::store::StoreInner;
 use crate::writer::Command;
 
@@ -62,7 +62,7 @@ pub struct Recorder {
     progress: Arc<Progress>,
     lock: Option<SessionLock>,
     folder: Folder,
-    head: Head,
+    head: SegmentHead,
     frame: Frame,
     /// The current segment and its size in bytes.
     segment: Option<(Arc<File>, u64)>,
@@ -85,7 +85,7 @@ impl Recorder {
             next,
             progress,
             lock: Some(lock),
-            head: Head::new(about, began, bytes),
+            head: SegmentHead::new(about, began, bytes),
             frame: Frame::default(),
             segment: None,
         }

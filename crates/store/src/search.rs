@@ -11,7 +11,7 @@ use crate::read::{self, Batch, Block};
 use crate::record::{Filter, Record};
 use crate::segment::{Cursor, Folder};
 use crate::store::Store;
-use crate::text::{self, Reading, Text, TextKind};
+use crate::text::{self, SearchableText, Text, TextKind};
 
 /// Length of the excerpt on either side of a hit, in bytes.
 const AROUND: usize = 60;
@@ -81,7 +81,7 @@ pub(crate) fn gather(records: &[Record]) -> Gathering {
     let mut gathering = Gathering::default();
     let mut runs: HashMap<(TextKind, String), usize> = HashMap::new();
     for record in records {
-        let Reading { texts, replaced } = text::read(record);
+        let SearchableText { texts, replaced } = text::read(record);
         for run in replaced {
             // The previous text stays searchable, and is marked as superseded.
             runs.retain(|(_, known), _| *known != run);

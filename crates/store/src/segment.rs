@@ -157,7 +157,7 @@ impl Folder {
 /// The first frame of each segment: session metadata, from which the session can be restored if its database
 /// row is lost.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Head {
+pub(crate) struct SegmentHead {
     pub(crate) began: i64,
     pub(crate) agent: Option<String>,
     pub(crate) client: Option<String>,
@@ -167,14 +167,14 @@ pub(crate) struct Head {
     pub(crate) bytes: u64,
 }
 
-impl Head {
+impl SegmentHead {
     pub(crate) fn new(about: &About, began: Moment, bytes: u64) -> Self {
         let About { agent, client, project, title } = about.clone();
-        Head { began: began.0, agent, client, project, title, bytes }
+        SegmentHead { began: began.0, agent, client, project, title, bytes }
     }
 
     pub(crate) fn about(&self) -> About {
-        let Head { agent, client, project, title, .. } = self.clone();
+        let SegmentHead { agent, client, project, title, .. } = self.clone();
         About { agent, client, project, title }
     }
 }
@@ -183,7 +183,7 @@ impl Head {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Note {
-    Head(Head),
+    Head(SegmentHead),
     /// The recorder closed the session.
     Closed,
 }
@@ -279,7 +279,7 @@ fn checksum(parts: &[&[u8]]) -> [u8; 8] {
 }
 
 /// Content of a frame.
-enum Content<'a> {
+enum FrameContent<'a> {
     Records { count: u32, payload: &'a [u8] },
     Note(Note),
 }
@@ -315,7 +315,7 @@ impl Header {
 }
 
 /// Reason why there is no intact frame at an offset.
-enum Fault {
+enum FrameFault {
     /// The frame needs this many bytes, more than are available.
     Incomplete(usize),
     /// The checksum does not match, or the header is implausible.
@@ -323,20 +323,20 @@ enum Fault {
 }
 
 /// Parses the frame at the start of `bytes`: its first sequence number, its content and its length in bytes.
-fn frame(bytes: &[u8]) -> Result<(u64, Content<'_>, usize), Fault> {
+fn frame(bytes: &[u8]) -> Result<(u64, FrameContent<'_>, usize), FrameFault> {
     // Check the length before anything else: a damaged one could ask for gigabytes.
-    let header = Header::read(bytes).ok_or(Fault::Incomplete(HEADER))?;
+    let header = Header::read(bytes).ok_or(FrameFault::Incomplete(HEADER))?;
     if header.length > MAX_PAYLOAD {
-        return Err(Fault::Damaged);
+        return Err(FrameFault::Damaged);
     }
     let end = HEADER + header.length;
-    let payload = bytes.get(HEADER..end).ok_or(Fault::Incomplete(end))?;
+    let payload = bytes.get(HEADER..end).ok_or(FrameFault::Incomplete(end))?;
     if !header.matches(bytes, payload) {
-        return Err(Fault::Damaged);
+        return Err(FrameFault::Damaged);
     }
     let content = match header.count {
-        0 => Content::Note(serde_json::from_slice(payload).map_err(|_| Fault::Damaged)?),
-        count => Content::Records { count, payload },
+        0 => FrameContent::Note(serde_json::from_slice(payload).map_err(|_| FrameFault::Damaged)?),
+        count => FrameContent::Records { count, payload },
     };
     Ok((header.first, content, end))
 }
@@ -450,7 +450,7 @@ fn piece<'a>(input: &mut Input<'a>) -> Option<(Record, bool, &'a [u8])> {
 
 /// Result of reading a journal at an offset.
 #[derive(Debug)]
-pub(crate) enum Found {
+pub(crate) enum JournalRead {
     Records(Vec<Record>),
     /// No more records so far.
     End,
@@ -468,11 +468,11 @@ pub(crate) struct Cursor {
     folder: Folder,
     id: Arc<str>,
     next: u64,
-    segment: Option<Open>,
+    segment: Option<OpenSegment>,
     /// True if all segments were listed since a record was last found.
     has_looked: bool,
     /// Session metadata from the last segment header read.
-    pub(crate) head: Option<Head>,
+    pub(crate) head: Option<SegmentHead>,
     /// True if the recorder has closed the session.
     pub(crate) closed: bool,
     /// Fixed list of segments, for callers that read many journals and do not need newer segments.
@@ -482,7 +482,7 @@ pub(crate) struct Cursor {
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenSegment {
     first: u64,
     file: File,
     offset: u64,
@@ -498,7 +498,7 @@ struct Open {
 
 /// Reason why reading frames stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stop {
+enum StopReason {
     /// The byte limit is reached.
     Limit,
     /// End of the segment so far.
@@ -577,7 +577,7 @@ impl Cursor {
     }
 
     /// Reads the records at this position, about `limit` bytes of them.
-    pub(crate) fn read(&mut self, limit: usize) -> std::io::Result<Found> {
+    pub(crate) fn read(&mut self, limit: usize) -> std::io::Result<JournalRead> {
         // A segment may have grown between reading its end and finding its successor. Read it once more
         // before moving on, or the records appended in between would be skipped.
         let mut looked_again = false;
@@ -585,30 +585,30 @@ impl Cursor {
             if self.segment.is_none() && !self.open()? {
                 let segments = self.segments()?;
                 let behind = segments.into_iter().find(|first| *first > self.next);
-                return Ok(behind.map_or(Found::End, |to| Found::Missing { to, damaged: None }));
+                return Ok(behind.map_or(JournalRead::End, |to| JournalRead::Missing { to, damaged: None }));
             }
             // Return records that were read before a fault first. The next call finds the fault again.
             let (records, stop) = self.frames(limit)?;
             if !records.is_empty() {
                 self.has_looked = false;
-                return Ok(Found::Records(records));
+                return Ok(JournalRead::Records(records));
             }
             match stop {
-                Stop::Jump(to) => return Ok(self.missing(to, stop)),
-                Stop::Fault if self.skip_damage()? => continue,
-                Stop::Limit | Stop::End | Stop::Fault => {}
+                StopReason::Jump(to) => return Ok(self.missing(to, stop)),
+                StopReason::Fault if self.skip_damage()? => continue,
+                StopReason::Limit | StopReason::End | StopReason::Fault => {}
             }
             match self.successor()? {
                 None => {
-                    if stop == Stop::Fault
+                    if stop == StopReason::Fault
                         && let Some(to) = self.damaged_end()?
                     {
                         return Ok(self.missing(to, stop));
                     }
                     // After damage the next segment's number may differ from the next record's, so list all
                     // segments again.
-                    self.has_looked = stop != Stop::Fault;
-                    return Ok(Found::End);
+                    self.has_looked = stop != StopReason::Fault;
+                    return Ok(JournalRead::End);
                 }
                 Some(_) if !looked_again => looked_again = true,
                 Some(first) if first <= self.next => {
@@ -620,13 +620,13 @@ impl Cursor {
         }
     }
 
-    fn missing(&self, to: u64, stop: Stop) -> Found {
-        let damaged = self.segment.as_ref().filter(|open| open.is_damaged || stop == Stop::Fault);
-        Found::Missing { to, damaged: damaged.map(|open| open.first) }
+    fn missing(&self, to: u64, stop: StopReason) -> JournalRead {
+        let damaged = self.segment.as_ref().filter(|open| open.is_damaged || stop == StopReason::Fault);
+        JournalRead::Missing { to, damaged: damaged.map(|open| open.first) }
     }
 
     /// Reads the bytes after the last frame of the open segment, at most [`MAX_SEARCH`].
-    fn rest(open: &Open) -> std::io::Result<Vec<u8>> {
+    fn rest(open: &OpenSegment) -> std::io::Result<Vec<u8>> {
         let mut rest = Vec::new();
         (&open.file).seek(SeekFrom::Start(open.offset))?;
         (&open.file).take(MAX_SEARCH).read_to_end(&mut rest)?;
@@ -697,7 +697,7 @@ impl Cursor {
         };
         match File::open(self.folder.segment(&self.id, first)) {
             Ok(file) => {
-                self.segment = Some(Open {
+                self.segment = Some(OpenSegment {
                     first,
                     file,
                     offset: 0,
@@ -714,8 +714,8 @@ impl Cursor {
         Ok(true)
     }
 
-    fn frames(&mut self, limit: usize) -> std::io::Result<(Vec<Record>, Stop)> {
-        let Some(open) = &mut self.segment else { return Ok((Vec::new(), Stop::End)) };
+    fn frames(&mut self, limit: usize) -> std::io::Result<(Vec<Record>, StopReason)> {
+        let Some(open) = &mut self.segment else { return Ok((Vec::new(), StopReason::End)) };
         let mut records = Vec::new();
         let (mut buffer, mut wanted, mut taken) = (Vec::new(), READ, 0);
         while taken < limit {
@@ -723,7 +723,7 @@ impl Cursor {
             open.file.seek(SeekFrom::Start(open.offset))?;
             (&open.file).take(wanted).read_to_end(&mut buffer)?;
             if buffer.is_empty() {
-                return Ok((records, Stop::End));
+                return Ok((records, StopReason::End));
             }
             let mut at = 0;
             let fault = loop {
@@ -738,13 +738,13 @@ impl Cursor {
                 if first > self.next {
                     open.offset += at as u64;
                     open.jump = Some(first);
-                    return Ok((records, Stop::Jump(first)));
+                    return Ok((records, StopReason::Jump(first)));
                 }
                 at += length;
                 match content {
-                    Content::Note(Note::Head(head)) => self.head = Some(head),
-                    Content::Note(Note::Closed) => self.closed = true,
-                    Content::Records { count, payload } => {
+                    FrameContent::Note(Note::Head(head)) => self.head = Some(head),
+                    FrameContent::Note(Note::Closed) => self.closed = true,
+                    FrameContent::Records { count, payload } => {
                         self.closed = false;
                         // The cursor may start in the middle of a segment: records below `next` are skipped.
                         open.next = open.next.max(first + u64::from(count));
@@ -765,11 +765,13 @@ impl Cursor {
             match fault {
                 _ if at > 0 => wanted = READ,
                 // The frame is longer than the buffer: read it as a whole, if the file has that many bytes.
-                Some(Fault::Incomplete(needed)) if buffer.len() as u64 == wanted => wanted = needed as u64,
-                _ => return Ok((records, Stop::Fault)),
+                Some(FrameFault::Incomplete(needed)) if buffer.len() as u64 == wanted => {
+                    wanted = needed as u64
+                }
+                _ => return Ok((records, StopReason::Fault)),
             }
         }
-        Ok((records, Stop::Limit))
+        Ok((records, StopReason::Limit))
     }
 }
 
@@ -805,18 +807,18 @@ pub(crate) fn end_in(folder: &Folder, id: &str, first: u64) -> std::io::Result<O
     let mut end = End { next: first, bytes: 0, latest: None, closed: false };
     loop {
         match cursor.read(FRAME)? {
-            Found::Records(records) => {
+            JournalRead::Records(records) => {
                 for record in records {
                     end.next = record.sequence + 1;
                     end.bytes += record.bytes.len() as u64;
                     end.latest = end.latest.max(Some(record.time));
                 }
             }
-            Found::Missing { to, .. } => {
+            JournalRead::Missing { to, .. } => {
                 end.next = to;
                 cursor.skip_to(to);
             }
-            Found::End => break,
+            JournalRead::End => break,
         }
     }
     end.bytes += cursor.head.as_ref().map_or(0, |head| head.bytes);

@@ -83,7 +83,7 @@ pub struct Text {
 
 /// Searchable content of a record.
 #[derive(Debug, Default)]
-pub(crate) struct Reading {
+pub(crate) struct SearchableText {
     pub(crate) texts: Vec<Text>,
     /// Runs whose text is replaced as a whole by this record.
     pub(crate) replaced: Vec<String>,
@@ -110,8 +110,8 @@ pub fn texts(record: &Record) -> Vec<Text> {
 }
 
 /// Extracts the searchable content of a record.
-pub(crate) fn read(record: &Record) -> Reading {
-    let mut found = Reading::default();
+pub(crate) fn read(record: &Record) -> SearchableText {
+    let mut found = SearchableText::default();
     if record.channel.is_other_side() || matches!(record.channel, Channel::Hub | Channel::Unknown(_)) {
         return found;
     }
@@ -130,7 +130,7 @@ pub(crate) fn read(record: &Record) -> Reading {
     found
 }
 
-impl Reading {
+impl SearchableText {
     fn put(&mut self, kind: TextKind, run: &str, text: Option<String>) {
         let Some(text) = text.filter(|text| !text.is_empty()) else { return };
         match self.texts.last_mut() {

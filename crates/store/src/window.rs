@@ -56,7 +56,7 @@ struct Checkpoint {
     #[serde(default)]
     refused: u64,
     /// Messages since the previous checkpoint that changed anything other than entries.
-    rest: Vec<Kept>,
+    rest: Vec<CheckpointMessage>,
     /// Unreadable ranges since the previous checkpoint.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     gaps: Vec<(u64, u64, String)>,
@@ -74,7 +74,7 @@ struct SessionPoint {
 
 /// A copy of a message, stored in the checkpoint.
 #[derive(Serialize, Deserialize, Clone)]
-struct Kept {
+struct CheckpointMessage {
     sequence: u64,
     time: i64,
     from_client: bool,
@@ -127,7 +127,7 @@ impl Topic {
 }
 
 /// Removes messages that a later message supersedes.
-fn remove_superseded(rest: &mut Vec<Kept>) {
+fn remove_superseded(rest: &mut Vec<CheckpointMessage>) {
     let mut superseded = HashSet::new();
     let mut is_kept: Vec<bool> = Vec::with_capacity(rest.len());
     for kept in rest.iter().rev() {
@@ -142,7 +142,7 @@ fn remove_superseded(rest: &mut Vec<Kept>) {
     rest.retain(|_| is_kept.next().unwrap_or(true));
 }
 
-impl Kept {
+impl CheckpointMessage {
     fn to_record(&self) -> Record {
         let from = if self.from_client { Side::Client } else { Side::Agent };
         let channel = if self.is_note { Channel::Hub } else { Channel::of_message(from, false) };
@@ -171,8 +171,8 @@ impl Store {
             let at = at.unwrap_or(u64::MAX).min(length(connection, self.folder(), session, &id)?);
             let mut journal = Cursor::new(self.folder(), &id, 0);
             match Fold::of_end(connection, session, Some(&mut journal), at, Scope::Entries(entries))? {
-                Ending::Folded(fold) => Ok(fold.into_state(at)),
-                Ending::Postponed { .. } => {
+                FoldedEnd::Folded(fold) => Ok(fold.into_state(at)),
+                FoldedEnd::Postponed { .. } => {
                     Ok(Fold::of_all(connection, session, Some(&mut journal), at)?.into_state(at))
                 }
             }
@@ -237,7 +237,7 @@ struct Notes {
     touches: HashMap<(usize, usize), Vec<u64>>,
     /// Entries changed by messages in `rest`.
     pinned: BTreeSet<(usize, usize)>,
-    rest: Vec<Kept>,
+    rest: Vec<CheckpointMessage>,
 }
 
 /// Part of the end of a session to fold.
@@ -253,7 +253,7 @@ enum Scope {
 }
 
 /// Result of folding the end of a session.
-enum Ending {
+enum FoldedEnd {
     Folded(Box<Fold>),
     /// Too many messages would have to be folded again. `bytes` is the size of the messages since the last
     /// checkpoint.
@@ -298,8 +298,9 @@ impl Fold {
         mut journal: Option<&mut Cursor>,
         at: u64,
         scope: Scope,
-    ) -> rusqlite::Result<Ending> {
-        let all = |journal| Fold::of_all(connection, session, journal, at).map(Box::new).map(Ending::Folded);
+    ) -> rusqlite::Result<FoldedEnd> {
+        let all =
+            |journal| Fold::of_all(connection, session, journal, at).map(Box::new).map(FoldedEnd::Folded);
         let Some(points) = checkpoints(connection, session, at)? else {
             return all(journal);
         };
@@ -354,7 +355,7 @@ impl Fold {
                 }
             }
             if growing > FEW + tail.len() as u64 {
-                return Ok(Ending::Postponed { bytes: tail_bytes });
+                return Ok(FoldedEnd::Postponed { bytes: tail_bytes });
             }
         }
         let Some(mut fold) = Fold::upon(connection, session, &points, &wanted)? else {
@@ -373,7 +374,7 @@ impl Fold {
         if again > FEW + tail.len() as u64 {
             fold.surplus = again * (tail_bytes / (tail.len() as u64).max(1));
         }
-        Ok(Ending::Folded(Box::new(fold)))
+        Ok(FoldedEnd::Folded(Box::new(fold)))
     }
 
     /// Folds the wanted entries of a checkpoint, and everything that is not an entry. `None` if that cannot
@@ -507,7 +508,7 @@ impl Fold {
     }
 
     fn keep(&mut self, record: &Record, text: &str, topic: Option<Topic>) {
-        self.notes.rest.push(Kept {
+        self.notes.rest.push(CheckpointMessage {
             sequence: record.sequence,
             time: record.time.0,
             from_client: matches!(record.channel.message(), Some((Side::Client, _))),
@@ -570,7 +571,7 @@ struct Points {
     counts: Vec<usize>,
     pinned: Vec<BTreeSet<usize>>,
     refused: u64,
-    rest: Vec<Kept>,
+    rest: Vec<CheckpointMessage>,
     gaps: Vec<(u64, u64, String)>,
 }
 
@@ -722,8 +723,8 @@ pub(crate) fn checkpoint_if_due(
     }
     // Without the journal: only records in blocks are part of a checkpoint.
     let mut fold = match Fold::of_end(transaction, session, None, at, Scope::Checkpoint)? {
-        Ending::Folded(fold) => fold,
-        Ending::Postponed { bytes: tail } => {
+        FoldedEnd::Folded(fold) => fold,
+        FoldedEnd::Postponed { bytes: tail } => {
             let due = bytes + tail.max(INTERVAL);
             transaction
                 .prepare_cached(

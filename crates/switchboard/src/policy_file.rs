@@ -196,9 +196,7 @@ fn replaceable(path: &Path) -> Option<(String, String)> {
     use std::os::unix::fs::MetadataExt;
     // In a sticky folder, only the owner of a file can replace it.
     let is_open = |folder: &PathBuf| {
-        folder
-            .metadata()
-            .is_ok_and(|metadata| metadata.mode() & 0o002 != 0 && metadata.mode() & 0o1000 == 0)
+        folder.metadata().is_ok_and(|metadata| metadata.mode() & 0o002 != 0 && metadata.mode() & 0o1000 == 0)
     };
     // For a link, both the link and its target.
     let places = [std::path::absolute(path).ok(), path.canonicalize().ok()];
@@ -297,8 +295,8 @@ impl Extended {
         let failed = |error: &dyn fmt::Display| format!("cannot write {}: {error}", file.display());
         let folder = target.parent().unwrap_or(Path::new("."));
         std::fs::create_dir_all(folder).map_err(|error| failed(&error))?;
-        if let Some(reason) = replaceable(&target) {
-            return Err(failed(&reason));
+        if let Some((reason, remedy)) = replaceable(&target) {
+            return Err(failed(&format!("{reason}; run {remedy}")));
         }
         // Only readable by its owner, unless it had other permissions.
         let mut new = tempfile::NamedTempFile::new_in(folder).map_err(|error| failed(&error))?;

@@ -38,7 +38,7 @@ impl PermissionsArgument {
 
 /// Source of the rules.
 #[derive(Debug, Clone)]
-enum Source {
+enum RulesSource {
     /// Only the policy given on the command line.
     Said(Policy),
     /// A file given on the command line, as of the start, extended by that of a project.
@@ -50,7 +50,7 @@ enum Source {
 /// The rules of a command.
 #[derive(Debug, Clone)]
 pub(crate) struct Rules {
-    source: Source,
+    source: RulesSource,
     files: SystemFiles,
     /// The last reported problem of a file.
     said: Option<String>,
@@ -59,7 +59,7 @@ pub(crate) struct Rules {
 impl Rules {
     /// Creates rules from a policy only.
     pub(crate) fn of(policy: Policy) -> Self {
-        Rules::new(Source::Said(policy))
+        Rules::new(RulesSource::Said(policy))
     }
 
     /// Creates rules from a file, or the user's own without one.
@@ -69,31 +69,31 @@ impl Rules {
             let policy = policy_file::load(file, &rules.files).map_err(|refused| {
                 CommandError::from(refused).hint("--permissions needs a readable policy file")
             })?;
-            rules.source = Source::File(policy);
+            rules.source = RulesSource::File(policy);
         }
         Ok(rules)
     }
 
     /// Creates rules from the user's own file, read at the time of each question.
     pub(crate) fn of_user() -> Self {
-        Rules::new(Source::User)
+        Rules::new(RulesSource::User)
     }
 
-    fn new(source: Source) -> Self {
+    fn new(source: RulesSource) -> Self {
         Rules { source, files: SystemFiles::new(), said: None }
     }
 
     /// Returns whether nothing else can decide.
     pub(crate) fn are_said(&self) -> bool {
-        matches!(self.source, Source::Said(_))
+        matches!(self.source, RulesSource::Said(_))
     }
 
     /// Returns the rules of a project. If a file of them is invalid, everything is asked.
     fn for_project(&mut self, root: &str) -> Policy {
         let user = match &self.source {
-            Source::Said(policy) => return policy.clone(),
-            Source::File(policy) => Ok(policy.clone()),
-            Source::User => policy_file::of_user(&self.files),
+            RulesSource::Said(policy) => return policy.clone(),
+            RulesSource::File(policy) => Ok(policy.clone()),
+            RulesSource::User => policy_file::of_user(&self.files),
         };
         let policy = user.and_then(|user| policy_file::for_project(user, Path::new(root), &self.files));
         policy.unwrap_or_else(|refused| {
@@ -106,8 +106,8 @@ impl Rules {
     /// another one. Rules of the command line decide questions only; the sandbox is in the user's own file then.
     pub(crate) fn for_sandbox(&self, root: Option<&Path>) -> Result<Policy, String> {
         let user = match &self.source {
-            Source::File(policy) => Ok(policy.clone()),
-            Source::Said(_) | Source::User => policy_file::of_user(&self.files),
+            RulesSource::File(policy) => Ok(policy.clone()),
+            RulesSource::Said(_) | RulesSource::User => policy_file::of_user(&self.files),
         };
         let policy = user.and_then(|user| match root {
             Some(root) => policy_file::for_project(user, root, &self.files),
@@ -154,11 +154,11 @@ impl Rules {
 impl RuleFile for Rules {
     fn refusal(&self) -> Option<String> {
         let reason = match self.source {
-            Source::User => return None,
-            Source::File(_) => {
+            RulesSource::User => return None,
+            RulesSource::File(_) => {
                 "Switchboard was started with --permissions, and that file takes the place of your own"
             }
-            Source::Said(_) => "Switchboard was started with rules of its own",
+            RulesSource::Said(_) => "Switchboard was started with rules of its own",
         };
         Some(reason.to_owned())
     }

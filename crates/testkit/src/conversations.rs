@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 /// A pseudorandom number generator, the same on every machine.
 #[derive(Debug)]
-pub struct Numbers(u64);
+pub struct Random(u64);
 
-impl Numbers {
+impl Random {
     /// Starts from a seed.
     pub fn new(seed: u64) -> Self {
-        Numbers(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+        Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
 
     /// Returns a number below a limit, which must not be 0.
@@ -40,7 +40,7 @@ type Said = (bool, Value);
 /// Several conversations on one connection.
 #[derive(Debug)]
 pub struct Generator {
-    numbers: Numbers,
+    numbers: Random,
     words: u32,
     sessions: usize,
     requests: i64,
@@ -49,7 +49,7 @@ pub struct Generator {
 impl Generator {
     /// Starts from a seed.
     pub fn new(seed: u64) -> Self {
-        Generator { numbers: Numbers::new(seed), words: 0, sessions: 0, requests: 1 }
+        Generator { numbers: Random::new(seed), words: 0, sessions: 0, requests: 1 }
     }
 
     /// Returns recorded lines of this number of conversations after one handshake. Some have two interleaved

@@ -127,7 +127,7 @@ impl Chance {
 }
 
 /// One direction of a connection.
-struct Way {
+struct ProxyDirection {
     from: TcpStream,
     to: TcpStream,
     chance: Chance,
@@ -142,15 +142,15 @@ fn carry(shared: &Arc<Shared>, client: TcpStream, number: u64) {
     let (Ok(client_too), Ok(server_too)) = (client.try_clone(), server.try_clone()) else { return };
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let chance = |way: u64| Chance(shared.seed ^ (number * 2 + way).wrapping_mul(0xA076_1D64_78BD_642F));
-    let there = Way { from: client, to: server, chance: chance(0), said: Some(Vec::new()) };
-    let here = Way { from: server_too, to: client_too, chance: chance(1), said: None };
+    let there = ProxyDirection { from: client, to: server, chance: chance(0), said: Some(Vec::new()) };
+    let here = ProxyDirection { from: server_too, to: client_too, chance: chance(1), said: None };
     for way in [there, here] {
         let shared = Arc::clone(shared);
         std::thread::spawn(move || way.carry(&shared));
     }
 }
 
-impl Way {
+impl ProxyDirection {
     fn carry(mut self, shared: &Shared) {
         let mut buffer = [0; 4096];
         let mut left = 1 + self.chance.below(LONGEST);

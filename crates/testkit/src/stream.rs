@@ -12,7 +12,7 @@ pub enum TagPlace {
 /// Generates the `session/update` messages of one long session deterministically: mostly chunks of text, with
 /// thoughts, tool calls with streamed output, diffs, plans and complete messages.
 pub fn stream(count: usize, place: TagPlace) -> Vec<String> {
-    let mut numbers = Numbers(0x5eed);
+    let mut numbers = Random(0x5eed);
     let mut session = Session { message: 0, call: 0 };
     (0..count).map(|_| envelope(&session.next(&mut numbers), place)).collect()
 }
@@ -25,7 +25,7 @@ struct Session {
 type Update = Vec<(&'static str, Value)>;
 
 impl Session {
-    fn next(&mut self, numbers: &mut Numbers) -> Update {
+    fn next(&mut self, numbers: &mut Random) -> Update {
         let message_id = format!("msg_{:06}", self.message);
         let call_id = format!("toolu_01{:08}", self.call);
         match numbers.below(100) {
@@ -97,7 +97,7 @@ impl Session {
     }
 }
 
-fn chunk(kind: &'static str, message_id: String, numbers: &mut Numbers) -> Update {
+fn chunk(kind: &'static str, message_id: String, numbers: &mut Random) -> Update {
     let count = 1 + numbers.below(6);
     let mut text = words(numbers, count);
     if numbers.below(6) == 0 {
@@ -110,7 +110,7 @@ fn chunk(kind: &'static str, message_id: String, numbers: &mut Numbers) -> Updat
     ]
 }
 
-fn diff(numbers: &mut Numbers) -> Value {
+fn diff(numbers: &mut Random) -> Value {
     let path = format!("/home/user/project/src/module_{}.rs", numbers.below(50));
     let (old, new) = (words(numbers, 5), words(numbers, 5));
     let patch =
@@ -122,7 +122,7 @@ fn diff(numbers: &mut Numbers) -> Value {
     })
 }
 
-fn words(numbers: &mut Numbers, count: u64) -> String {
+fn words(numbers: &mut Random, count: u64) -> String {
     const WORDS: [&str; 12] = [
         "the ",
         "module ",
@@ -170,9 +170,9 @@ fn ordered(value: &Value) -> String {
 }
 
 /// A small random number generator (xorshift), the same on every machine.
-struct Numbers(u64);
+struct Random(u64);
 
-impl Numbers {
+impl Random {
     fn below(&mut self, limit: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

@@ -19,7 +19,7 @@ use crate::incoming::{BatchAnswers, Cancellation};
 use crate::invalid_line::invalid_line_answer;
 use crate::{
     Anomaly, Answer, ClosureCause, Direction, Error, Event, Frame, IncomingNotification, IncomingRequest,
-    LineReader, Match, Noise, NoiseKind, Outbox, Seen, SharedText, TooLong,
+    LineReader, Match, Noise, NoiseKind, Outbox, SharedText, TapEvent, TooLong,
 };
 
 /// Silence after which a peer that has closed its input counts as gone.
@@ -191,7 +191,7 @@ impl Inbox {
         match read {
             Ok(Some(frame)) => {
                 if let Frame::Message(line) = &frame {
-                    self.show(Seen::Message { direction: Direction::Received, line });
+                    self.show(TapEvent::Message { direction: Direction::Received, line });
                     if let Some(taken) = take(line) {
                         return Step::Taken(taken);
                     }
@@ -208,12 +208,12 @@ impl Inbox {
     /// Returns the event of a message, and shows anomalies to the tap.
     fn deliver<T>(&self, event: Option<Event>) -> Step<T> {
         if let Some(Event::Anomaly(anomaly)) = &event {
-            self.show(Seen::Anomaly(anomaly));
+            self.show(TapEvent::Anomaly(anomaly));
         }
         event.map_or(Step::Nothing, Step::Event)
     }
 
-    fn show(&self, seen: Seen<'_>) {
+    fn show(&self, seen: TapEvent<'_>) {
         if let Some(tap) = &self.shared.options.tap {
             tap.see(seen);
         }

@@ -87,7 +87,7 @@ pub use reader::LineReader;
 pub use remote::{Remote, RemoteError, RemoteStream, client_tls};
 pub use requests::{IncomingRequests, Match, OutgoingRequests, RequestRefusal, RequestTable};
 pub use salt::unique_salt;
-pub use tap::{Direction, Seen, Tap};
+pub use tap::{Direction, Tap, TapEvent};
 pub use text::{Json, SharedText};
 
 /// Runs the README example as a test.

@@ -11,7 +11,7 @@ use tokio::sync::{Notify, Semaphore, TryAcquireError, watch};
 use tokio::time::sleep;
 
 use crate::process::ChildInput;
-use crate::tap::Seen;
+use crate::tap::TapEvent;
 use crate::{ClosureCause, Direction, Tap};
 
 /// Queue size and timeouts of an [`Outbox`].
@@ -262,7 +262,7 @@ impl Queue {
             return None;
         }
         if let Some(tap) = &self.tap {
-            tap.see(Seen::Message { direction: Direction::Sent, line });
+            tap.see(TapEvent::Message { direction: Direction::Sent, line });
         }
         // Wake the writer only for the first line: it takes everything that is queued at once.
         let was_empty = waiting.bytes.is_empty();

@@ -17,7 +17,7 @@ pub enum Direction {
 /// Item passed to a tap.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
-pub enum Seen<'a> {
+pub enum TapEvent<'a> {
     /// A message as it is on the wire.
     Message {
         /// Direction.
@@ -25,11 +25,11 @@ pub enum Seen<'a> {
         /// Text of the message.
         line: &'a str,
     },
-    /// An unexpected message or line of the peer. A message has been passed as [`Seen::Message`] before.
+    /// An unexpected message or line of the peer. A message has been passed as [`TapEvent::Message`] before.
     Anomaly(&'a Anomaly),
 }
 
-type See = dyn Fn(Seen<'_>) + Send + Sync;
+type See = dyn Fn(TapEvent<'_>) + Send + Sync;
 
 /// Observer of all traffic of a connection. Received messages are passed before any other consumer gets them;
 /// sent messages in the order of writing, before they are written. The function runs inside reading and
@@ -39,11 +39,11 @@ pub struct Tap(Arc<See>);
 
 impl Tap {
     /// Creates a tap from a function.
-    pub fn new(see: impl Fn(Seen<'_>) + Send + Sync + 'static) -> Self {
+    pub fn new(see: impl Fn(TapEvent<'_>) + Send + Sync + 'static) -> Self {
         Tap(Arc::new(see))
     }
 
-    pub(crate) fn see(&self, seen: Seen<'_>) {
+    pub(crate) fn see(&self, seen: TapEvent<'_>) {
         self.0(seen);
     }
 }

@@ -20,7 +20,7 @@ use switchboard_acp::rpc::{RequestId, RpcError, codes};
 use switchboard_acp::v2::unstable::{AuthState, ForkSessionRequest};
 use switchboard_acp::{AbsolutePath, Raw, Wire, WireFormat, v2};
 use switchboard_peer::{AgentHandle, ElicitationQuestion, PermissionQuestion, Sessions, Steered};
-use switchboard_policy::Scene;
+use switchboard_policy::RequestContext;
 use switchboard_session::{Conversation, Permission, Snapshot};
 use switchboard_transport::Answer;
 use tokio::sync::oneshot;
@@ -323,7 +323,7 @@ impl Live {
         permission: &Permission,
     ) -> switchboard_policy::Subject {
         let left_out = self.room.log().left_out(session, permission.id(), permission.tool_call_id());
-        let scene = Scene {
+        let scene = RequestContext {
             root: self.folder.display().to_string(),
             cwd: None,
             agent: Some(self.agent.description().name().to_owned()),

@@ -46,7 +46,7 @@ pub(super) struct Call {
     locations: Vec<v1::ToolCallLocation<'static>>,
     /// Everything known of a call that only a question has mentioned.
     unannounced: Option<Box<v1::ToolCallUpdate<'static>>>,
-    items: VecDeque<Item>,
+    items: VecDeque<ContentItem>,
     /// Terminals among the items that are not introduced to the client yet.
     introductions: Vec<String>,
     /// Bytes of all items.
@@ -60,7 +60,7 @@ pub(super) struct Call {
 }
 
 #[derive(Debug)]
-enum Item {
+enum ContentItem {
     /// An encoded item.
     Written(Raw<'static>),
     /// A terminal, rendered each time it is sent.
@@ -134,7 +134,7 @@ impl ToolCalls {
     /// Drops the content of all calls except references to sub-agents.
     pub(super) fn forget_content(&mut self) {
         for call in self.known.values_mut() {
-            call.items.retain(|item| matches!(item, Item::Child(_)));
+            call.items.retain(|item| matches!(item, ContentItem::Child(_)));
             call.items.shrink_to_fit();
             call.size = 0;
         }
@@ -217,12 +217,12 @@ impl Call {
 
     /// Returns whether it shows a diff.
     pub(super) fn shows_diff(&self) -> bool {
-        self.items.iter().any(|item| matches!(item, Item::Written(item) if is_diff(item)))
+        self.items.iter().any(|item| matches!(item, ContentItem::Written(item) if is_diff(item)))
     }
 
     /// Returns whether all diffs precede all other items.
     pub(super) fn begins_with_diffs(&self) -> bool {
-        let is_diff = |item: &Item| matches!(item, Item::Written(item) if is_diff(item));
+        let is_diff = |item: &ContentItem| matches!(item, ContentItem::Written(item) if is_diff(item));
         !self.items.iter().skip_while(|item| is_diff(item)).any(is_diff)
     }
 
@@ -240,9 +240,9 @@ impl Call {
     fn content(&mut self, layout: Layout<'_>, shown: Shown<'_>, now: Moment) -> Raw<'static> {
         let Shown { terminals, subagents } = shown;
         let items = self.items.iter().flat_map(|item| match item {
-            Item::Written(item) => vec![item.borrowed()],
-            Item::Child(reference) => render::work_in(subagents, reference),
-            Item::Terminal(shown) => {
+            ContentItem::Written(item) => vec![item.borrowed()],
+            ContentItem::Child(reference) => render::work_in(subagents, reference),
+            ContentItem::Terminal(shown) => {
                 let terminal = terminals.get(&*shown.terminal_id);
                 // An introduced terminal is referenced; the client displays it itself.
                 let item = if terminal.is_some_and(|terminal| terminal.introduced) {
@@ -266,20 +266,20 @@ impl Call {
     }
 
     /// Keeps showing the sub-agents that it showed before.
-    fn keep_children(&mut self, earlier: VecDeque<Item>) {
+    fn keep_children(&mut self, earlier: VecDeque<ContentItem>) {
         for item in earlier {
-            if let Item::Child(child) = &item
+            if let ContentItem::Child(child) = &item
                 && !self
                     .items
                     .iter()
-                    .any(|known| matches!(known, Item::Child(known) if known.session_id == child.session_id))
+                    .any(|known| matches!(known, ContentItem::Child(known) if known.session_id == child.session_id))
             {
                 self.items.push_back(item);
             }
         }
     }
 
-    fn push(&mut self, item: Item, size: usize) {
+    fn push(&mut self, item: ContentItem, size: usize) {
         // One byte for the separator in the array.
         self.size += size + 1;
         self.received += size + 1;
@@ -382,7 +382,7 @@ impl Active<'_> {
             let size = self.session.terminals.get(&*terminal.terminal_id).map_or(0, Terminal::size);
             let call = self.session.calls.open(call_id, self.context.options.limits.entries);
             call.unsent |= terminal.meta.is_some() || !terminal.extra.is_empty();
-            call.push(Item::Terminal(terminal), size);
+            call.push(ContentItem::Terminal(terminal), size);
             return;
         }
         if let v2::ToolCallContent::Session(reference) = &item
@@ -399,7 +399,7 @@ impl Active<'_> {
                 Side::Client,
             );
             let call = self.session.calls.open(call_id, self.context.options.limits.entries);
-            call.push(Item::Child(reference.clone().into_owned()), 0);
+            call.push(ContentItem::Child(reference.clone().into_owned()), 0);
             return;
         }
         let (at, roots) = ((place.message, place.root), &self.session.roots);
@@ -416,15 +416,15 @@ impl Active<'_> {
             call.unsent |= !is_plain(&item);
             let item = Raw::of(&item, WireFormat::V1);
             let size = item.as_str().len();
-            call.push(Item::Written(item), size);
+            call.push(ContentItem::Written(item), size);
         }
         let mut dropped = false;
         // The newest item is always kept, even if it alone exceeds the limit.
         while call.size > most && call.items.len() > 1 {
             // The output of sub-agents has a limit of its own.
-            let oldest = call.items.iter().position(|item| !matches!(item, Item::Child(_)));
+            let oldest = call.items.iter().position(|item| !matches!(item, ContentItem::Child(_)));
             let Some(oldest) = oldest.and_then(|oldest| call.items.remove(oldest)) else { break };
-            if let Item::Written(item) = oldest {
+            if let ContentItem::Written(item) = oldest {
                 call.size = call.size.saturating_sub(item.as_str().len() + 1);
             }
             dropped = true;

@@ -18,7 +18,7 @@ const BEGUN: usize = 100_000;
 
 /// Consecutive chunks without a message id.
 #[derive(Debug)]
-pub(super) struct Run {
+pub(super) struct ChunkRun {
     role: Role,
     id: String,
 }
@@ -151,7 +151,7 @@ impl Active<'_> {
                 Some(run) if run.role == role => Text::Owned(run.id.clone()),
                 _ => {
                     let made = self.session.mint(bridge, role);
-                    self.session.run = Some(Run { role, id: made.clone() });
+                    self.session.run = Some(ChunkRun { role, id: made.clone() });
                     let reason = "the agent does not mark where a message begins; it is inferred";
                     self.report_loss("message", "/params/update/messageId", reason, Severity::Guess);
                     Text::Owned(made)

@@ -20,7 +20,7 @@ use switchboard_acp::{Diagnostic, Extra, v1, v2};
 use switchboard_session::SubagentTree;
 
 use self::children::UpdateTreatment;
-use self::messages::{Run, StartedMessages};
+use self::messages::{ChunkRun, StartedMessages};
 use self::served::ServedTerminals;
 use self::tool_calls::ToolCalls;
 use self::turn::Turn;
@@ -103,7 +103,7 @@ struct Session {
     is_old: bool,
     turn: Option<Turn>,
     waiting: VecDeque<Request<'static>>,
-    run: Option<Run>,
+    run: Option<ChunkRun>,
     /// Number of created message ids by role.
     minted: HashMap<Role, u64>,
     /// The same numbers before a replay, which counts from zero. After the replay, counting continues with

@@ -6,7 +6,7 @@ use switchboard_acp::{Side, Version};
 use super::{
     INVALID_PARAMS, LOGIN_REQUIRED, METHOD_NOT_FOUND, advertised_at, is_foreign, is_invented, opens, works,
 };
-use crate::connection::{PendingRequest, Session, Work};
+use crate::connection::{PendingRequest, Session, SessionWork};
 use crate::evaluator::{Evaluator, ParsedMessage};
 use crate::rules::RuleId;
 use crate::schema::shown;
@@ -68,7 +68,7 @@ impl Evaluator {
         if let Some(session) = self.connection.sessions.get_mut(&open.session) {
             session.is_answered = true;
             if self.connection.version == Some(Version::V2) && session.has_run && !open.is_cancelled {
-                let has_waited = session.has_waited || session.work == Work::RequiresAction;
+                let has_waited = session.has_waited || session.work == SessionWork::RequiresAction;
                 self.findings.check(RuleId::RequiresAction, open.number, has_waited, || {
                     "the user was asked, and no state_update said requires_action".to_owned()
                 });
@@ -241,7 +241,7 @@ impl Evaluator {
         let session = self.connection.session(&open.session);
         session.is_closed = true;
         if !is_v1 && open.during_work {
-            let is_ended = session.work == Work::Idle;
+            let is_ended = session.work == SessionWork::Idle;
             self.findings.check(RuleId::CloseCancelsV2, received.number, is_ended, || {
                 "closed while work was going on, which did not end before the answer".to_owned()
             });

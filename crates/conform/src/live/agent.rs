@@ -96,7 +96,7 @@ pub async fn check_agent(
     options: &AgentOptions,
     mut tell: impl FnMut(&Scenario, usize, usize),
 ) -> (Report, BTreeMap<u64, String>) {
-    let mut run = Run {
+    let mut run = ScenarioContext {
         launch,
         options,
         version: Version::V1,
@@ -118,14 +118,14 @@ pub async fn check_agent(
         run.play(scenario.kind, &mut peer).await;
         run.take(peer).await;
     }
-    let Run { mut findings, transcript, version, .. } = run;
+    let ScenarioContext { mut findings, transcript, version, .. } = run;
     // It was asked for other versions too, but counts for the one under test.
     findings.versions = [version.number()].into();
     (findings.report(subject), transcript)
 }
 
 /// State that scenarios share.
-struct Run<'a> {
+struct ScenarioContext<'a> {
     launch: &'a dyn Launch,
     options: &'a AgentOptions,
     version: Version,
@@ -136,7 +136,7 @@ struct Run<'a> {
     highest: Option<u64>,
 }
 
-impl Run<'_> {
+impl ScenarioContext<'_> {
     fn is_v1(&self) -> bool {
         self.version == Version::V1
     }

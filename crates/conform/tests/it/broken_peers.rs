@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use switchboard_acp::Side;
 use switchboard_conform::{
-    Evaluator, Findings, RULES, RecordingChecker, RuleId, Seen, Status, Strength, Verdict,
+    Evaluator, Findings, RULES, RecordingChecker, RuleId, Status, Strength, TestKind, Verdict,
 };
 
 use self::conversations::{V1, V2};
@@ -143,7 +143,7 @@ fn every_rule_has_one_broken_peer() {
     }
     let missing: Vec<_> = RULES
         .iter()
-        .filter(|rule| rule.seen == Seen::Recorded && rule.strength != Strength::Recorded)
+        .filter(|rule| rule.seen == TestKind::Recorded && rule.strength != Strength::Recorded)
         .map(|rule| rule.id)
         .filter(|id| !seen.contains(id))
         .collect();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use switchboard_conform::live::{
     AgentOptions, CLIENT_SCENARIOS, ClientChecker, ClientEnd, Launch, Started, check_agent, play_agent,
 };
-use switchboard_conform::{RULES, Report, Seen, Strength, Verdict};
+use switchboard_conform::{RULES, Report, Strength, TestKind, Verdict};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 
 /// Rules that only a live peer can break, with the place of their broken peers.
@@ -22,7 +22,7 @@ fn every_rule_of_running_peers_has_a_broken_one() {
     let mut covered: Vec<_> = [BROKEN_AGENTS, BROKEN_CLIENTS, BROKEN_PROCESSES].concat();
     let mut wanted: Vec<_> = RULES
         .iter()
-        .filter(|rule| rule.seen == Seen::Live && rule.strength != Strength::Recorded)
+        .filter(|rule| rule.seen == TestKind::Live && rule.strength != Strength::Recorded)
         .map(|rule| rule.id)
         .collect();
     covered.sort_unstable();

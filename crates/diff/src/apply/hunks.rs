@@ -146,11 +146,11 @@ struct File<'a> {
     /// Each with its newline.
     lines: Vec<&'a [u8]>,
     /// Created when the first hunk is not at its stated position.
-    numbers: Option<Numbers<'a>>,
+    numbers: Option<LineNumbers<'a>>,
 }
 
 /// Lines as numbers, for fast comparison. Equal lines have equal numbers.
-struct Numbers<'a> {
+struct LineNumbers<'a> {
     known: HashMap<&'a [u8], u32>,
     lines: Vec<u32>,
 }
@@ -183,7 +183,7 @@ impl<'a> File<'a> {
             std::cmp::Ordering::Equal => from..=last,
             std::cmp::Ordering::Greater => last..=last,
         };
-        let numbers = self.numbers.get_or_insert_with(|| Numbers::new(&self.lines));
+        let numbers = self.numbers.get_or_insert_with(|| LineNumbers::new(&self.lines));
         let mut wanted = Vec::with_capacity(count);
         let mut text = Vec::new();
         for line in old_lines(hunk) {
@@ -212,7 +212,7 @@ impl<'a> File<'a> {
     }
 }
 
-impl<'a> Numbers<'a> {
+impl<'a> LineNumbers<'a> {
     fn new(lines: &[&'a [u8]]) -> Self {
         let mut known = HashMap::new();
         let number = |&line: &&'a [u8]| {
@@ -220,7 +220,7 @@ impl<'a> Numbers<'a> {
             *known.entry(line).or_insert(next)
         };
         let lines = lines.iter().map(number).collect();
-        Numbers { known, lines }
+        LineNumbers { known, lines }
     }
 }
 

@@ -230,7 +230,7 @@ impl<'a> Plan<'a> {
     /// Returns the file on disk that a section is based on. Never follows a link.
     fn source(&mut self, path: &[u8]) -> Result<Option<Original>, Error> {
         match self.way_to(path)? {
-            Way::Blocked { is_symlink: true, .. } => Err(refuse(path, PathReason::BehindSymlink)),
+            PathInspection::Blocked { is_symlink: true, .. } => Err(refuse(path, PathReason::BehindSymlink)),
             _ => self.original(path),
         }
     }
@@ -241,7 +241,7 @@ impl<'a> Plan<'a> {
             return Ok(known.clone());
         }
         let original = match self.way_to(path)? {
-            Way::Open => match self.root.read(path, None, self.limit) {
+            PathInspection::Open => match self.root.read(path, None, self.limit) {
                 Ok((content, stamp)) => Some(Original { stamp, content }),
                 Err(ReadError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => None,
                 Err(ReadError::Special("a directory")) => None,
@@ -257,29 +257,29 @@ impl<'a> Plan<'a> {
                 }
             },
             // Later sections may remove the obstacle, so it is checked when all sections have been read.
-            Way::Missing | Way::Blocked { .. } => None,
+            PathInspection::Missing | PathInspection::Blocked { .. } => None,
         };
         self.originals.insert(path.to_vec(), original.clone());
         Ok(original)
     }
 
     /// Inspects the directories on a path.
-    fn way_to(&self, path: &[u8]) -> Result<Way, Error> {
+    fn way_to(&self, path: &[u8]) -> Result<PathInspection, Error> {
         for (slash, _) in path.iter().enumerate().filter(|(_, byte)| **byte == b'/') {
             let ancestor = &path[..slash];
             match self.root.stamp(ancestor) {
                 Ok(stamp) if stamp.kind() == FileType::Directory => {}
                 Ok(stamp) => {
                     let is_symlink = stamp.kind() == FileType::Symlink;
-                    return Ok(Way::Blocked { by: ancestor.to_vec(), is_symlink });
+                    return Ok(PathInspection::Blocked { by: ancestor.to_vec(), is_symlink });
                 }
-                Err(Errno::NOENT) => return Ok(Way::Missing),
+                Err(Errno::NOENT) => return Ok(PathInspection::Missing),
                 Err(error) => {
                     return Err(Error::Read { path: self.root.full_path(ancestor), source: error.into() });
                 }
             }
         }
-        Ok(Way::Open)
+        Ok(PathInspection::Open)
     }
 
     /// Checks that every file can be created, once all removals are known.
@@ -290,7 +290,7 @@ impl<'a> Plan<'a> {
             self.directories.iter().filter(|change| change.is_new).map(|change| &change.path);
         let made: Vec<&Vec<u8>> = made.chain(made_directories).collect();
         for path in made {
-            if let Way::Blocked { by, is_symlink } = self.way_to(path)?
+            if let PathInspection::Blocked { by, is_symlink } = self.way_to(path)?
                 && !goes_away(&by)
             {
                 return Err(refuse(path, behind(is_symlink)));
@@ -300,7 +300,7 @@ impl<'a> Plan<'a> {
                     return Err(refuse(path, behind(target.mode.is_symlink())));
                 }
             }
-            let Way::Open = self.way_to(path)? else { continue };
+            let PathInspection::Open = self.way_to(path)? else { continue };
             match self.root.stamp(path) {
                 Err(Errno::NOENT) => {}
                 Err(error) => {
@@ -325,7 +325,7 @@ impl<'a> Plan<'a> {
         }
         for change in self.directories.iter().filter(|change| !change.is_new) {
             let way = self.way_to(&change.path)?;
-            if let Way::Blocked { is_symlink, .. } = way {
+            if let PathInspection::Blocked { is_symlink, .. } = way {
                 return Err(refuse(&change.path, behind(is_symlink)));
             }
             match self.root.stamp(&change.path) {
@@ -415,7 +415,7 @@ impl<'a> Plan<'a> {
 }
 
 /// Result of inspecting the directories on a path.
-enum Way {
+enum PathInspection {
     Open,
     /// A directory is missing.
     Missing,

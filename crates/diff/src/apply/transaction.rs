@@ -48,7 +48,7 @@ enum Undo {
 }
 
 /// A failed step and its path.
-struct Failure {
+struct FailedStep {
     path: Vec<u8>,
     cause: Cause,
 }
@@ -106,7 +106,7 @@ impl<'a> Transaction<'a> {
     }
 
     /// Writes all new contents under temporary names.
-    fn stage(&mut self) -> Result<(), Failure> {
+    fn stage(&mut self) -> Result<(), FailedStep> {
         for at in 0..self.writes.len() {
             let (path, target) = (self.writes[at].path, self.writes[at].target);
             let original = self.writes[at].original;
@@ -122,7 +122,7 @@ impl<'a> Transaction<'a> {
     }
 
     /// Changes one path after the other.
-    fn swap(&mut self) -> Result<(), Failure> {
+    fn swap(&mut self) -> Result<(), FailedStep> {
         let blocking = self.blocking_directories();
         for path in &blocking {
             for (removed, stamp) in self.removals.iter().filter(|(removed, _)| is_below(removed, path)) {
@@ -170,11 +170,11 @@ impl<'a> Transaction<'a> {
 
     /// Called before every step that can fail, so that a test can make any of them fail.
     #[cfg_attr(not(test), allow(clippy::unnecessary_wraps, clippy::unused_self, reason = "fails in tests"))]
-    fn step(&mut self, _path: &[u8]) -> Result<(), Failure> {
+    fn step(&mut self, _path: &[u8]) -> Result<(), FailedStep> {
         #[cfg(test)]
         if let Some(left) = &mut self.fail_at {
             if *left == 0 {
-                return Err(Failure {
+                return Err(FailedStep {
                     path: _path.to_vec(),
                     cause: Cause::Io(io::Error::other("made to fail")),
                 });
@@ -192,7 +192,7 @@ impl<'a> Transaction<'a> {
         paths.filter(|path| is_directory(path)).map(<[u8]>::to_vec).collect()
     }
 
-    fn verify(&self, path: &[u8], expected: Option<&Stamp>) -> Result<(), Failure> {
+    fn verify(&self, path: &[u8], expected: Option<&Stamp>) -> Result<(), FailedStep> {
         let found = match self.root.stamp(path) {
             Ok(stamp) => Some(stamp),
             Err(Errno::NOENT | Errno::NOTDIR) => None,
@@ -201,12 +201,12 @@ impl<'a> Transaction<'a> {
         if found.as_ref() == expected {
             Ok(())
         } else {
-            Err(Failure { path: path.to_vec(), cause: Cause::Changed })
+            Err(FailedStep { path: path.to_vec(), cause: Cause::Changed })
         }
     }
 
     /// Renames the file at a path to a temporary name in the same directory.
-    fn set_aside(&mut self, path: &[u8]) -> Result<(), Failure> {
+    fn set_aside(&mut self, path: &[u8]) -> Result<(), FailedStep> {
         self.step(path)?;
         let aside = self.own_name(parent_of(path).to_vec());
         self.rename(path, &aside, RenameFlags::NOREPLACE).at(path)?;
@@ -216,7 +216,7 @@ impl<'a> Transaction<'a> {
     }
 
     /// Replaces a file with a staged one, atomically if the file system supports links.
-    fn replace(&mut self, at: usize) -> Result<(), Failure> {
+    fn replace(&mut self, at: usize) -> Result<(), FailedStep> {
         let (path, staged) = (self.writes[at].path, self.writes[at].staged.clone());
         self.step(path)?;
         let aside = self.own_name(parent_of(path).to_vec());
@@ -233,14 +233,14 @@ impl<'a> Transaction<'a> {
         self.rename(&staged, path, RenameFlags::empty()).at(path)
     }
 
-    fn make_parents(&mut self, path: &[u8]) -> Result<(), Failure> {
+    fn make_parents(&mut self, path: &[u8]) -> Result<(), FailedStep> {
         for (slash, _) in path.iter().enumerate().filter(|(_, byte)| **byte == b'/') {
             self.make_missing(&path[..slash])?;
         }
         Ok(())
     }
 
-    fn make_missing(&mut self, path: &[u8]) -> Result<(), Failure> {
+    fn make_missing(&mut self, path: &[u8]) -> Result<(), FailedStep> {
         let (parent, name) = self.root.open_parent(path).at(path)?;
         match rustix::fs::mkdirat(&parent, name, Permissions::from_bits_retain(0o777)) {
             Ok(()) => {}
@@ -328,7 +328,7 @@ impl<'a> Transaction<'a> {
     }
 
     /// Undoes the completed steps, last one first.
-    fn roll_back(mut self, failure: Failure) -> Error {
+    fn roll_back(mut self, failure: FailedStep) -> Error {
         let mut unrestored = Vec::new();
         for undo in std::mem::take(&mut self.undo).into_iter().rev() {
             let (result, path) = match &undo {
@@ -439,12 +439,12 @@ fn is_below(path: &[u8], directory: &[u8]) -> bool {
 }
 
 trait At<T> {
-    fn at(self, path: &[u8]) -> Result<T, Failure>;
+    fn at(self, path: &[u8]) -> Result<T, FailedStep>;
 }
 
 impl<T> At<T> for rustix::io::Result<T> {
-    fn at(self, path: &[u8]) -> Result<T, Failure> {
-        self.map_err(|error| Failure { path: path.to_vec(), cause: Cause::Io(error.into()) })
+    fn at(self, path: &[u8]) -> Result<T, FailedStep> {
+        self.map_err(|error| FailedStep { path: path.to_vec(), cause: Cause::Io(error.into()) })
     }
 }
 

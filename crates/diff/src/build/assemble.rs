@@ -15,7 +15,7 @@ use crate::mime::mime_type;
 use crate::model::{Change, Diff, FileType, Operation, PatchText};
 use crate::options::{BinaryForm, BuildOptions, Detect, PatchOptions, PathForm};
 use crate::patch::{BinaryHunk, Body, FilePatch, Header, Index, Mode, Similarity, write_file};
-use crate::renames::{self, Source};
+use crate::renames::{self, RenameSource};
 
 /// A path on both sides.
 #[derive(Debug)]
@@ -101,13 +101,14 @@ fn find_steps(
             }
         }
     }
-    let mut sources: Vec<Source<'_>> = deleted.iter().map(|entry| Source { entry, stays: false }).collect();
+    let mut sources: Vec<RenameSource<'_>> =
+        deleted.iter().map(|entry| RenameSource { entry, stays: false }).collect();
     if matches!(options.renames.detect, Detect::Copies | Detect::CopiesOfAll) {
         let changed = steps.iter().filter_map(|step| step.old.as_ref());
-        sources.extend(changed.map(|entry| Source { entry, stays: true }));
+        sources.extend(changed.map(|entry| RenameSource { entry, stays: true }));
     }
     if options.renames.detect == Detect::CopiesOfAll {
-        sources.extend(unchanged.iter().map(|entry| Source { entry, stays: true }));
+        sources.extend(unchanged.iter().map(|entry| RenameSource { entry, stays: true }));
     }
     sources.sort_by(|first, second| first.entry.path.cmp(&second.entry.path));
     added.sort_by(|first, second| first.path.cmp(&second.path));

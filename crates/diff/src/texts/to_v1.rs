@@ -26,7 +26,7 @@ pub struct InV1 {
 
 /// One version 1 item for a diff or a part of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Item {
+enum V1Item {
     /// Old and new text of the whole file.
     Whole(TextPair),
     /// Old and new text of the lines around one change.
@@ -58,7 +58,7 @@ pub fn to_v1<'f>(source: v2::Diff<'_>, file_at_hand: impl FnMut(&str) -> FileAtH
     let mut carried = Carried::new(meta.as_ref(), extra);
     let mut items = items(&model, file_at_hand);
     if items.is_empty() {
-        items.push(Item::Words("No file changed".to_owned()));
+        items.push(V1Item::Words("No file changed".to_owned()));
     }
     let texts_say_all = changes.iter().all(texts_say);
     // Texts and words repeat the patch, so a long patch is not carried as well.
@@ -77,9 +77,9 @@ pub fn to_v1<'f>(source: v2::Diff<'_>, file_at_hand: impl FnMut(&str) -> FileAtH
         carried.set(PATCH_KEY, patch);
     }
     let in_v1 = InV1 {
-        in_words: items.iter().any(|item| matches!(item, Item::Words(_))),
-        in_pieces: items.iter().any(|item| matches!(item, Item::Piece(_))),
-        deletes: items.iter().any(|item| matches!(item, Item::Whole(pair) if pair.is_deleted)),
+        in_words: items.iter().any(|item| matches!(item, V1Item::Words(_))),
+        in_pieces: items.iter().any(|item| matches!(item, V1Item::Piece(_))),
+        deletes: items.iter().any(|item| matches!(item, V1Item::Whole(pair) if pair.is_deleted)),
         items: Vec::with_capacity(items.len()),
     };
     let mut carried = Some(carried);
@@ -120,9 +120,9 @@ fn raw<'a>(value: &impl Wire<'a>) -> Raw<'static> {
     Raw::parse(value.encode(WireFormat::Any)).unwrap_or_else(|_| Raw::from(serde_json::Value::Null))
 }
 
-fn wire(item: Item, mut carried: Carried<'_>) -> v1::ToolCallContent<'static> {
+fn wire(item: V1Item, mut carried: Carried<'_>) -> v1::ToolCallContent<'static> {
     match item {
-        Item::Whole(pair) | Item::Piece(pair) => {
+        V1Item::Whole(pair) | V1Item::Piece(pair) => {
             let TextPair { path, old_text, new_text, is_deleted } = pair;
             if is_deleted {
                 carried.set(OPERATION_KEY, Raw::from(serde_json::Value::from("delete")));
@@ -137,7 +137,7 @@ fn wire(item: Item, mut carried: Carried<'_>) -> v1::ToolCallContent<'static> {
                 more: switchboard_acp::More,
             })
         }
-        Item::Words(words) => {
+        V1Item::Words(words) => {
             let (meta, extra) = carried.finish("v2", &["content"]);
             let content = v1::ContentBlock::text(words);
             v1::ToolCallContent::Content(v1::Content { content, meta, extra, more: switchboard_acp::More })
@@ -145,7 +145,7 @@ fn wire(item: Item, mut carried: Carried<'_>) -> v1::ToolCallContent<'static> {
     }
 }
 
-fn items<'a>(diff: &Diff, mut file_at_hand: impl FnMut(&str) -> FileAtHand<'a>) -> Vec<Item> {
+fn items<'a>(diff: &Diff, mut file_at_hand: impl FnMut(&str) -> FileAtHand<'a>) -> Vec<V1Item> {
     let mut items = Vec::new();
     let text = diff.patch.as_ref().map_or("", |patch| patch.text.as_str());
     let known = diff.patch.as_ref().filter(|patch| patch.format == PatchFormat::GitPatch);
@@ -168,7 +168,7 @@ fn items<'a>(diff: &Diff, mut file_at_hand: impl FnMut(&str) -> FileAtHand<'a>) 
     }
     let is_unread = diff.patch.is_some() && (known.is_none() || !parsed.faults.is_empty());
     if is_unread && !text.is_empty() {
-        items.push(Item::Words(format!("Patch that could not be read:\n\n{}", fence(text))));
+        items.push(V1Item::Words(format!("Patch that could not be read:\n\n{}", fence(text))));
     }
     items
 }
@@ -208,7 +208,7 @@ fn translate<'a>(
     change: &Change,
     files: &[&FilePatch<'_>],
     file_at_hand: &mut impl FnMut(&str) -> FileAtHand<'a>,
-    items: &mut Vec<Item>,
+    items: &mut Vec<V1Item>,
 ) {
     let is_symlink = change.file_type == Some(FileType::Symlink);
     let has_text = files.iter().all(|file| file.file_type() != Some(FileType::Symlink))
@@ -216,30 +216,30 @@ fn translate<'a>(
     let is_empty_file = matches!(change.operation, Operation::Add | Operation::Delete)
         && !files.is_empty()
         && files.iter().all(|file| file.body == Body::Hunks(Vec::new()));
-    let in_words = || Item::Words(describe(change, files));
+    let in_words = || V1Item::Words(describe(change, files));
     match change.operation {
         Operation::Other(_) => items.push(in_words()),
         _ if is_symlink || !(has_text || is_empty_file) => items.push(in_words()),
         Operation::Add => {
             let new_text = files.iter().flat_map(|file| file.hunks()).map(new_side).collect();
-            items.push(Item::Whole(pair(change, None, new_text)));
+            items.push(V1Item::Whole(pair(change, None, new_text)));
         }
         Operation::Delete => {
             let old_text = files.iter().flat_map(|file| file.hunks()).map(old_side).collect();
             let pair = pair(change, Some(old_text), String::new());
-            items.push(Item::Whole(TextPair { is_deleted: true, ..pair }));
+            items.push(V1Item::Whole(TextPair { is_deleted: true, ..pair }));
         }
         Operation::Modify | Operation::Move | Operation::Copy => {
             if change.operation.has_old_path() {
-                items.push(Item::Words(sentence(change)));
+                items.push(V1Item::Words(sentence(change)));
             }
             match whole_texts(change, files, file_at_hand) {
-                Some((old, new)) => items.push(Item::Whole(pair(change, Some(old), new))),
+                Some((old, new)) => items.push(V1Item::Whole(pair(change, Some(old), new))),
                 None => items.extend(
                     files
                         .iter()
                         .flat_map(|file| file.hunks())
-                        .map(|hunk| Item::Piece(pair(change, Some(old_side(hunk)), new_side(hunk)))),
+                        .map(|hunk| V1Item::Piece(pair(change, Some(old_side(hunk)), new_side(hunk)))),
                 ),
             }
         }

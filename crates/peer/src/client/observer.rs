@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use switchboard_bridge::Loss;
-use switchboard_transport::{Anomaly, ConnectionOptions, Direction, Seen, Tap};
+use switchboard_transport::{Anomaly, ConnectionOptions, Direction, Tap, TapEvent};
 
 /// Position of an observed line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -54,8 +54,8 @@ impl Observer {
     fn tap(&self, side: WireSide) -> Tap {
         let observer = self.clone();
         Tap::new(move |seen| match seen {
-            Seen::Message { direction, line } => observer.see(Observed::Line { side, direction, line }),
-            Seen::Anomaly(anomaly) if side == WireSide::Agent => observer.see(Observed::Anomaly(anomaly)),
+            TapEvent::Message { direction, line } => observer.see(Observed::Line { side, direction, line }),
+            TapEvent::Anomaly(anomaly) if side == WireSide::Agent => observer.see(Observed::Anomaly(anomaly)),
             _ => {}
         })
     }

@@ -2,7 +2,7 @@
 
 use switchboard_acp::{Raw, Text};
 
-use crate::command::Reading;
+use crate::command::Interpretation;
 use crate::path::is_uri;
 
 const COMMANDS: [&str; 3] = ["command", "cmd", "script"];
@@ -352,10 +352,10 @@ impl Input {
     }
 
     /// Returns the parsed commands.
-    pub(super) fn commands(&self) -> impl Iterator<Item = Reading> {
+    pub(super) fn commands(&self) -> impl Iterator<Item = Interpretation> {
         self.lines.iter().map(|line| match line {
-            CommandLine::Text(text) => Reading::of_line(text),
-            CommandLine::Words(words) => Reading::of_words(words.clone()),
+            CommandLine::Text(text) => Interpretation::of_line(text),
+            CommandLine::Words(words) => Interpretation::of_words(words.clone()),
         })
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::json;
-use switchboard_policy::{Decision, Host, Node, Policy, Scene, Subject, Verdict};
+use switchboard_policy::{Decision, Host, Node, Policy, RequestContext, Subject, Verdict};
 
 use crate::shells::SHELLS;
 
@@ -107,9 +107,9 @@ impl Project {
         self.folder.path().join("project")
     }
 
-    fn scene(&self) -> Scene {
+    fn scene(&self) -> RequestContext {
         let root = self.root().to_string_lossy().into_owned();
-        Scene { root: root.clone(), cwd: Some(root), agent: Some("claude-code".to_owned()) }
+        RequestContext { root: root.clone(), cwd: Some(root), agent: Some("claude-code".to_owned()) }
     }
 
     fn evaluate(&self, line: &str) -> Decision {

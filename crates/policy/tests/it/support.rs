@@ -1,7 +1,7 @@
 //! Shared helpers of the tests.
 
 use switchboard_bridge::{read_v1_permission, read_v1_update};
-use switchboard_policy::{Decision, NoFiles, Policy, QuestionReader, Scene, Version1};
+use switchboard_policy::{Decision, NoFiles, Policy, QuestionReader, RequestContext, Version1};
 
 pub(crate) fn host() -> NoFiles {
     NoFiles { home: Some("/home/me".to_owned()) }
@@ -14,8 +14,8 @@ pub(crate) fn reader(root: &str) -> QuestionReader {
 
 pub(crate) const VERSION_1: Version1 = Version1 { update: read_v1_update, permission: read_v1_permission };
 
-pub(crate) fn scene() -> Scene {
-    Scene { root: "/project".to_owned(), cwd: None, agent: None }
+pub(crate) fn scene() -> RequestContext {
+    RequestContext { root: "/project".to_owned(), cwd: None, agent: None }
 }
 
 pub(crate) fn policy(text: &str) -> Policy {

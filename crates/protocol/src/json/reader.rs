@@ -170,15 +170,15 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns to a saved position.
-    pub(crate) fn rewind(&mut self, place: Place) {
+    pub(crate) fn rewind(&mut self, place: ReaderPosition) {
         self.position = place.position;
         self.depth = place.depth;
     }
 
     /// Returns the current position.
     #[inline]
-    pub(crate) fn place(&self) -> Place {
-        Place { position: self.position, depth: self.depth }
+    pub(crate) fn place(&self) -> ReaderPosition {
+        ReaderPosition { position: self.position, depth: self.depth }
     }
 
     /// Checks that only white space follows.
@@ -370,7 +370,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns to a saved position and discards errors tolerated since.
-    pub(crate) fn forget_since(&mut self, place: Place, (faults, more): (usize, usize)) {
+    pub(crate) fn forget_since(&mut self, place: ReaderPosition, (faults, more): (usize, usize)) {
         self.rewind(place);
         self.tolerated.faults.truncate(faults);
         self.tolerated.more = more;
@@ -503,7 +503,7 @@ impl<'a> Reader<'a> {
     }
 
     #[cold]
-    pub(crate) fn recover(&mut self, place: Place, fault: Box<Fault>) -> Read<()> {
+    pub(crate) fn recover(&mut self, place: ReaderPosition, fault: Box<Fault>) -> Read<()> {
         if !self.tolerant || matches!(fault.problem, Problem::Syntax(_)) {
             return Err(fault);
         }
@@ -605,12 +605,12 @@ pub(crate) enum Key<'a> {
 
 /// A position in the text to which a reader can return.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct ReaderPosition {
     position: usize,
     depth: u32,
 }
 
-impl Place {
+impl ReaderPosition {
     pub(crate) fn offset(self) -> usize {
         self.position
     }

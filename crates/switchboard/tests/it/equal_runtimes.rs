@@ -117,12 +117,12 @@ struct Kept {
     /// The messages to its client.
     came: Vec<Value>,
     /// The final state of its client.
-    seen: Seen,
+    seen: TapEvent,
 }
 
 /// The sub-agents and tool calls in a client at the end of the turn, without ids.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Seen {
+struct TapEvent {
     /// The permission requests, in order, with the session that sent them.
     questions: Vec<String>,
     /// The names and states of sub-agents and tool calls.
@@ -130,7 +130,7 @@ struct Seen {
 }
 
 /// Returns the state of a version 2 client after these messages.
-fn seen_by_version_2(messages: &[Value]) -> Seen {
+fn seen_by_version_2(messages: &[Value]) -> TapEvent {
     let mut all = Conversation::new(switchboard_acp::WireFormat::Any);
     let mut questions = Vec::new();
     for message in messages {
@@ -156,11 +156,11 @@ fn seen_by_version_2(messages: &[Value]) -> Seen {
         ends.push(format!("{}: {state} {calls:?}", names.join(" › ")));
     }
     ends.sort();
-    Seen { questions, ends }
+    TapEvent { questions, ends }
 }
 
 /// Returns the state of a version 1 client after these messages; it only supports tool calls.
-fn seen_by_version_1(messages: &[Value]) -> Seen {
+fn seen_by_version_1(messages: &[Value]) -> TapEvent {
     let mut questions = Vec::new();
     let mut calls: Vec<(&str, Value)> = Vec::new();
     for message in messages {
@@ -181,10 +181,10 @@ fn seen_by_version_1(messages: &[Value]) -> Seen {
     }
     let mut ends: Vec<String> = calls.into_iter().map(|(_, call)| call.to_string()).collect();
     ends.sort();
-    Seen { questions, ends }
+    TapEvent { questions, ends }
 }
 
-fn seen_by(version: u64, messages: &[Value]) -> Seen {
+fn seen_by(version: u64, messages: &[Value]) -> TapEvent {
     match version {
         1 => seen_by_version_1(messages),
         _ => seen_by_version_2(messages),

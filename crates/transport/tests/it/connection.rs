@@ -438,10 +438,10 @@ async fn a_tap_sees_what_is_said_and_what_should_not_have_been() {
     let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let kept = std::sync::Arc::clone(&seen);
     let tap = switchboard_transport::Tap::new(move |what| {
-        use switchboard_transport::Seen;
+        use switchboard_transport::TapEvent;
         kept.lock().unwrap().push(match what {
-            Seen::Message { direction, line } => format!("{direction:?} {line}"),
-            Seen::Anomaly(anomaly) => anomaly.to_string(),
+            TapEvent::Message { direction, line } => format!("{direction:?} {line}"),
+            TapEvent::Anomaly(anomaly) => anomaly.to_string(),
             _ => String::new(),
         });
     });

@@ -58,8 +58,7 @@ async fn a_missing_program_is_named_with_what_was_tried() {
     let (place, file) = (folder.path().display(), folder.path().join("agent"));
     std::fs::write(&file, "").unwrap();
     let program = Program::new("agent").env("PATH", folder.path());
-    let expected =
-        format!("program agent cannot be run: {place}/agent is not executable; tried {place}");
+    let expected = format!("program agent cannot be run: {place}/agent is not executable; tried {place}");
     assert_eq!(error_of(program), expected);
 
     let program = Program::new("sh").working_directory("/nowhere");

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use switchboard_acp::extensions::probes;
 
 use super::super::peer::{Peer, Trouble};
-use super::{Run, introduction};
+use super::{ScenarioContext, introduction};
 use crate::rules::RuleId;
 
-impl Run<'_> {
+impl ScenarioContext<'_> {
     pub(super) async fn handshake(&mut self, peer: &mut Peer) -> Result<(), Trouble> {
         self.initialize(peer).await?;
         let Some(process) = peer.process.clone() else { return Ok(()) };

@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 use switchboard_acp::Version;
 
 use super::super::peer::{Answer, Peer, Trouble};
-use super::{QUIET, Run, text};
+use super::{QUIET, ScenarioContext, text};
 use crate::rules::RuleId;
 
-impl Run<'_> {
+impl ScenarioContext<'_> {
     pub(super) async fn sessions(&mut self, peer: &mut Peer) -> Result<(), Trouble> {
         let capabilities = self.initialize(peer).await?;
         if self.session(peer, json!({})).await?.is_none() {

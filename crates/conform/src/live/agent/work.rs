@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use switchboard_acp::extensions::probes;
 
 use super::super::peer::{Answer, Peer, Trouble};
-use super::{QUIET, Run, text};
+use super::{QUIET, ScenarioContext, text};
 use crate::rules::RuleId;
 
-impl Run<'_> {
+impl ScenarioContext<'_> {
     /// Sends a prompt and waits for the end of the turn. Returns the response.
     pub(super) async fn turn(
         &mut self,

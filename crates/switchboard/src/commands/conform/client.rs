@@ -117,14 +117,14 @@ pub(super) fn check(arguments: &Arguments) -> Result<Vec<CheckedSubject>, Comman
 }
 
 /// Results of a scenario.
-struct Played {
+struct ScenarioRun {
     log: String,
     end: ClientEnd,
     shown: Option<String>,
     last_lines: Vec<String>,
 }
 
-async fn run_scenario(arguments: &Arguments, scenario: &ClientScenario) -> Result<Played, CommandError> {
+async fn run_scenario(arguments: &Arguments, scenario: &ClientScenario) -> Result<ScenarioRun, CommandError> {
     let failed =
         |error: std::io::Error| CommandError::failed(format!("cannot prepare {}: {error}", scenario.id));
     let folder = store_file::temporary_folder().map_err(failed)?;
@@ -172,7 +172,7 @@ async fn run_scenario(arguments: &Arguments, scenario: &ClientScenario) -> Resul
     let shown = shown_by(arguments, &printed).await?;
     let log = std::fs::read(&log).map_err(failed)?;
     let last_lines = child.last_lines(LAST_LINES);
-    Ok(Played { log: String::from_utf8_lossy(&log).into_owned(), end, shown, last_lines })
+    Ok(ScenarioRun { log: String::from_utf8_lossy(&log).into_owned(), end, shown, last_lines })
 }
 
 /// Waits until the client is done: the scenario is complete and the client is silent, or it was silent for

@@ -45,7 +45,7 @@ fn check_one(
     needs_transcript: bool,
 ) -> Result<CheckedSubject, CommandError> {
     let name = subject.display().to_string();
-    let mut source = Source::of(arguments, subject)?;
+    let mut source = RecordingSource::of(arguments, subject)?;
     let mut checker = RecordingChecker::new(None);
     source.each(|number, line| match line {
         Some(line) => checker.line(number, line),
@@ -62,7 +62,7 @@ fn check_one(
                     ..=failure.message.saturating_add(CONTEXT_MESSAGES)
             })
             .collect();
-        let mut again = Source::of(arguments, subject)?;
+        let mut again = RecordingSource::of(arguments, subject)?;
         again.each(|number, line| {
             if wanted.contains(&number) {
                 let text = String::from_utf8_lossy(line.unwrap_or_default());
@@ -74,19 +74,19 @@ fn check_one(
 }
 
 /// Source of a recording's lines.
-enum Source {
+enum RecordingSource {
     File(InputArgument),
     Session { store: Store, id: String },
 }
 
-impl Source {
+impl RecordingSource {
     fn of(arguments: &Arguments, subject: &Path) -> Result<Self, CommandError> {
         let is_file = subject.as_os_str() == "-"
             || subject.exists()
             || subject.components().count() > 1
             || subject.extension().is_some();
         if is_file {
-            return Ok(Source::File(InputArgument { file: Some(subject.to_owned()) }));
+            return Ok(RecordingSource::File(InputArgument { file: Some(subject.to_owned()) }));
         }
         let place = store_file::place(arguments.store.as_ref())?;
         let name = subject.display();
@@ -101,20 +101,20 @@ impl Source {
         }
         let store = store_file::open(place)?;
         match store.session(&name.to_string()) {
-            Ok(session) => Ok(Source::Session { id: session.id, store }),
+            Ok(session) => Ok(RecordingSource::Session { id: session.id, store }),
             Err(StoreError::UnknownSession { .. }) => Err(unknown()),
             Err(error) => Err(store_error(error)),
         }
     }
 
     fn is_standard_input(&self) -> bool {
-        matches!(self, Source::File(input) if input.file.as_deref() == Some(Path::new("-")))
+        matches!(self, RecordingSource::File(input) if input.file.as_deref() == Some(Path::new("-")))
     }
 
     /// Passes each line with its number; `None` for a gap.
     fn each(&mut self, mut take: impl FnMut(u64, Option<&[u8]>)) -> Result<(), CommandError> {
         match self {
-            Source::File(input) => {
+            RecordingSource::File(input) => {
                 let mut lines = Lines::new(input.open()?);
                 let failed = |error| CommandError::usage(format!("cannot read {}: {error}", input.name()));
                 let mut number = 0;
@@ -126,7 +126,7 @@ impl Source {
                     }
                 }
             }
-            Source::Session { store, id } => {
+            RecordingSource::Session { store, id } => {
                 let session = store.session(id).map_err(store_error)?;
                 let mut is_first = true;
                 for item in store.read(&session.id, 0).map_err(store_error)? {

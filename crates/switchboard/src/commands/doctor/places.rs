@@ -202,7 +202,9 @@ fn rules(folder: &Path) -> Option<Finding> {
     let refused = rules.err()?;
     let fix = match &refused {
         policy_file::Refused::Exposed(exposure) => exposure.remedy.clone(),
-        policy_file::Refused::Unreadable(_) => "make the file readable for yourself: chmod u+r FILE".to_owned(),
+        policy_file::Refused::Unreadable(_) => {
+            "make the file readable for yourself: chmod u+r FILE".to_owned()
+        }
         policy_file::Refused::Invalid(path, _) => {
             format!("correct it; `switchboard policy check {}` shows where", path.display())
         }

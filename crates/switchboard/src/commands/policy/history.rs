@@ -181,7 +181,7 @@ impl SourceReader {
         id: &str,
         reader: QuestionReader,
     ) -> Result<SourceSummary, CommandError> {
-        let mut reading = Reading::new(id, reader);
+        let mut reading = SessionReader::new(id, reader);
         for item in store.read(id, 0).map_err(store_error)? {
             match item.map_err(store_error)? {
                 Item::Record(record) => {
@@ -208,7 +208,7 @@ impl SourceReader {
         let name = file.display().to_string();
         let input = InputArgument { file: Some(file.to_owned()) };
         let mut lines = Lines::of(&input)?;
-        let mut reading = Reading::new(&name, new()?);
+        let mut reading = SessionReader::new(&name, new()?);
         self.extent.sessions += 1;
         while let Some((number, text)) = lines.next_text(&input)? {
             self.count();
@@ -224,7 +224,7 @@ impl SourceReader {
                 Ok(line) => {
                     if line.began.is_some() && number > 1 {
                         self.extent.sessions += 1;
-                        std::mem::replace(&mut reading, Reading::new(&name, new()?)).end(&self.tell);
+                        std::mem::replace(&mut reading, SessionReader::new(&name, new()?)).end(&self.tell);
                     }
                     match &line.recorded {
                         Recorded::Message { from, other_side: false, text } => {
@@ -263,17 +263,17 @@ impl SourceReader {
 }
 
 /// A session that is being read.
-struct Reading {
+struct SessionReader {
     name: String,
     session: PastQuestions,
     questions: Vec<PastQuestion>,
     begun: Vec<(u64, Option<String>, String)>,
 }
 
-impl Reading {
+impl SessionReader {
     fn new(name: &str, reader: QuestionReader) -> Self {
         let session = PastQuestions::new(reader);
-        Reading { name: name.to_owned(), session, questions: Vec::new(), begun: Vec::new() }
+        SessionReader { name: name.to_owned(), session, questions: Vec::new(), begun: Vec::new() }
     }
 
     fn record(&mut self, record: &Record, relevance: &Relevance) {
@@ -304,7 +304,7 @@ impl Reading {
 
     /// Sends the results, as long as they are wanted.
     fn end(self, tell: &ResultSender) {
-        let Reading { name, mut session, mut questions, begun } = self;
+        let SessionReader { name, mut session, mut questions, begun } = self;
         questions.extend(session.end());
         questions.sort_by_key(|asked| asked.index);
         let reader = session.reader();

@@ -2,7 +2,7 @@
 
 use switchboard_acp::{Wire, WireFormat, v2};
 use switchboard_hub::{PermissionRequest, Policy, PolicyDecision};
-use switchboard_policy::{Answer, Scene, Subject};
+use switchboard_policy::{Answer, RequestContext, Subject};
 
 use crate::rules::{Rules, result};
 
@@ -24,7 +24,8 @@ impl Policy for HubRules {
         let (asked, left_out) = read.ok()?;
         let left_out = left_out.iter().find(|problem| !problem.kept).map(ToString::to_string);
         let folder = request.folder;
-        let scene = Scene { root: folder.to_owned(), cwd: None, agent: request.agent.map(str::to_owned) };
+        let scene =
+            RequestContext { root: folder.to_owned(), cwd: None, agent: request.agent.map(str::to_owned) };
         let subject = Subject::of(request.session, asked.subject.as_ref(), left_out.as_deref(), &scene);
         let judged = self.rules.evaluate(&subject, &asked.options, folder);
         // Without rules there is nothing to report.

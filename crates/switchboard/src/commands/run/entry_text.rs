@@ -6,7 +6,7 @@ use std::time::Duration;
 use switchboard_acp::display::elapsed;
 use switchboard_acp::display::{visible, visible_line};
 use switchboard_acp::{Raw, v2};
-use switchboard_policy::{Scene, Source, Subject};
+use switchboard_policy::{RequestContext, Source, Subject};
 use switchboard_session::{Session, ToolCall};
 
 use crate::terminal::diff;
@@ -168,7 +168,7 @@ pub(super) fn question(
                     let _ = writeln!(text, "  tool call: {title} ({kind})");
                     said.push(title);
                 }
-                let about = Subject::of(session, request.subject.as_ref(), None, &Scene::default());
+                let about = Subject::of(session, request.subject.as_ref(), None, &RequestContext::default());
                 if about.source() == Source::Structured && about.command().is_some() {
                     let words = about.short_summary();
                     let command = visible(&words);

@@ -8,7 +8,7 @@ use switchboard_acp::display::visible_line;
 use switchboard_acp::rpc::RequestId;
 use switchboard_acp::{WireFormat, v2};
 use switchboard_peer::{ElicitationQuestion, PermissionQuestion};
-use switchboard_policy::{Answer, Scene, Subject, Verdict};
+use switchboard_policy::{Answer, RequestContext, Subject, Verdict};
 use switchboard_session::{Decider, Session, Snapshot};
 use switchboard_store::Channel;
 use tokio::time::timeout;
@@ -93,7 +93,7 @@ impl Runner {
     /// Returns the subject of a question, using its tool call in the session.
     fn subject(&self, question: &PermissionQuestion) -> Subject {
         let agent = Some(self.agent.description().name().to_owned());
-        let scene = Scene { root: self.cwd.clone(), cwd: Some(self.cwd.clone()), agent };
+        let scene = RequestContext { root: self.cwd.clone(), cwd: Some(self.cwd.clone()), agent };
         let left_out = question.left_out().iter().find(|problem| !problem.kept).map(ToString::to_string);
         let about = question.request().subject.as_ref();
         let of = |snapshot: &Snapshot, left_out: Option<&str>| Subject::of(snapshot, about, left_out, &scene);
