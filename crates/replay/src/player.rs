@@ -307,7 +307,8 @@ impl Player {
         let playing = &mut self.playing[session];
         let script = &self.script.sessions[session];
         if !playing.is_open {
-            *playing = SessionProgress { is_open: true, place: script.steps.len(), ..SessionProgress::default() };
+            *playing =
+                SessionProgress { is_open: true, place: script.steps.len(), ..SessionProgress::default() };
         }
         let is_running = playing.is_running;
         if is_replayed {
