@@ -131,7 +131,7 @@ fn write_runner(folder: &Path) -> Result<(), String> {
     write(&main, &read(&main)?.replacen("\nmod ", "\nmod mutants;\nmod ", 1))
 }
 
-/// That test. A watchdog ends the process if a test does not end.
+/// Text of the test that runs all others. A watchdog ends the process if a test does not end.
 const RUNNER: &str = r#"use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 

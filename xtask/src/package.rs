@@ -1,4 +1,4 @@
-//! Packages as the registry would get them: all crates are packaged, and the examples built against the packages alone.
+//! Check of the crates as packages: all crates are packaged, and the examples are built against the packages alone.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,8 +11,8 @@ use crate::{examples, oldest, root, run, setup};
 /// The crate with the wire types.
 const WIRE: &str = "switchboard-acp";
 
-/// What a later version of the protocol might add: a file of that crate, a line, and what comes behind it. The bridge hands these
-/// types on as they are; where it converts a type field by field it must not compile before it does so with a new one.
+/// Possible additions of a later protocol version: a file of that crate, a line, and the text to insert after it. The bridge passes
+/// these types on unchanged. Where it converts a type field by field, a new field must not compile until it is converted too.
 const NOVELTIES: [(&str, &str, &str); 4] = [
     ("shared/common.rs", "\n    Implementation {\n", NEW_FIELD),
     ("shared/permission.rs", "\n    PermissionOption {\n", NEW_FIELD),
@@ -21,8 +21,8 @@ const NOVELTIES: [(&str, &str, &str); 4] = [
 ];
 const NEW_FIELD: &str = "/// New.\n optional novelty: Text<'a> = \"novelty\",\n";
 
-/// Packages every crate that is published, builds the examples against the packages, and runs them; then builds them against
-/// wire types that have grown, and packages (for a release: all of them) with the oldest Rust that they promise.
+/// Packages every published crate, builds the examples against the packages, and runs them. Then builds them against extended wire
+/// types, and checks packages (for a release: all of them) with their minimum supported Rust version.
 pub(crate) fn package(all: bool) -> Result<(), String> {
     let packages = pack()?;
     let folder = unpack(&packages)?;
@@ -41,7 +41,7 @@ pub(crate) fn package(all: bool) -> Result<(), String> {
     oldest::check(&folder, &packages, all)
 }
 
-/// Builds or checks the examples with these packages in the place of those that their manifest names.
+/// Builds or checks the examples with these packages instead of those in their manifest.
 fn cargo_with_packages(
     command: &str,
     names: &[String],
@@ -60,7 +60,7 @@ fn cargo_with_packages(
         .arg(config))
 }
 
-/// The crate with the wire types, with new fields and a new variant.
+/// Creates a copy of the crate with the wire types that has new fields and a new variant.
 fn grow(package: &Path) -> Result<PathBuf, String> {
     let grown = setup::target().join("package/grown").join(WIRE);
     update(package, &grown).map_err(|error| format!("cannot make {}: {error}", grown.display()))?;
@@ -75,8 +75,8 @@ fn grow(package: &Path) -> Result<PathBuf, String> {
     Ok(grown)
 }
 
-/// Packages the crates; their names, which are also those of the packages without their version, and the oldest Rust that they
-/// promise.
+/// Packages the crates. Returns their names, which are also those of the packages without the version, and their minimum supported
+/// Rust versions.
 fn pack() -> Result<BTreeMap<String, String>, String> {
     let metadata = metadata(&["--no-deps"])?;
     let mut packages = BTreeMap::new();
@@ -95,7 +95,7 @@ fn pack() -> Result<BTreeMap<String, String>, String> {
     Ok(packages)
 }
 
-/// What `cargo metadata` tells of the workspace.
+/// Returns the output of `cargo metadata` for the workspace.
 pub(crate) fn metadata(arguments: &[&str]) -> Result<Value, String> {
     let failed = |error: &dyn std::fmt::Display| format!("cargo metadata: {error}");
     let output = Command::new("cargo")
@@ -110,7 +110,7 @@ pub(crate) fn metadata(arguments: &[&str]) -> Result<Value, String> {
     serde_json::from_slice(&output.stdout).map_err(|error| failed(&error))
 }
 
-/// What the registry shows must be there.
+/// Checks that a package has all metadata that the registry shows.
 fn check(package: &Value) -> Result<(), String> {
     let is_there = |key: &&&str| match &package[**key] {
         Value::Array(items) => items.is_empty(),
@@ -123,7 +123,7 @@ fn check(package: &Value) -> Result<(), String> {
     }
 }
 
-/// Unpacks the packages to a folder each. Files that are as they were stay untouched, so that nothing is built twice.
+/// Unpacks each package into its own folder. Unchanged files stay untouched, so that nothing is built twice.
 fn unpack(packages: &BTreeMap<String, String>) -> Result<PathBuf, String> {
     let folder = setup::target().join("package");
     let (fresh, kept) = (folder.join("fresh"), folder.join("unpacked"));
@@ -163,7 +163,7 @@ fn remove(folder: &Path) -> Result<(), String> {
     }
 }
 
-/// Makes one folder what the other is.
+/// Updates a folder to the content of another one.
 fn update(from: &Path, to: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(to)?;
     for entry in std::fs::read_dir(to)? {
@@ -192,7 +192,7 @@ fn update(from: &Path, to: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The crates that the examples take from this repository.
+/// Returns the crates of this repository that the examples use.
 fn used_by_examples() -> Result<Vec<String>, String> {
     let path = root().join("examples/Cargo.toml");
     let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;

@@ -12,11 +12,11 @@ use crate::root;
 const QUESTION_WORDS: [&str; 12] = [
     "what", "which", "who", "whose", "whom", "whether", "how", "where", "why", "when", "whoever", "whatever",
 ];
-/// Words for persons, which parts of a program are not.
+/// Words for persons that do not fit parts of a program.
 const PERSONS: [&str; 5] = ["nobody", "somebody", "everybody", "anybody", "whoever"];
-/// Most comments that may begin with a question word, per thousand.
+/// Maximum number of comments that begin with a question word, per thousand.
 const MAX_QUESTIONS: usize = 60;
-/// Most occurrences of "what" per thousand words.
+/// Maximum number of occurrences of "what" per thousand words.
 const MAX_WHAT: usize = 3;
 /// Number of the worst comments that are listed.
 const LISTED: usize = 25;

@@ -71,18 +71,18 @@ pub async fn serve(connection: Connection, options: DemoOptions) -> Result<(), E
 }
 
 struct Demo {
-    /// For what no well-behaved agent would send.
+    /// Sends messages that break the protocol.
     caller: Caller,
     pace: Duration,
     store: Option<Store>,
-    /// Sub-agents that go on when the turn of their session is over.
+    /// Sub-agents that continue after the turn of their session.
     later: Mutex<Vec<(String, Team)>>,
 }
 
-/// The agent, which what goes on in the background has too.
+/// Handler of the connection. Background work shares the agent with it.
 struct DemoHandler(Arc<Demo>);
 
-/// Why a scenario could not be played.
+/// Reason why a scenario could not be played.
 #[derive(Debug)]
 struct ScenarioError(String);
 

@@ -1,4 +1,4 @@
-//! The one build of the program that all packages of a platform have.
+//! Build of the program. All packages of a platform contain the same build.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,11 +8,11 @@ use super::text_of;
 use crate::setup::{exists, target};
 use crate::{root, run};
 
-/// Compiler and linker for C, and the Cargo command that uses them: Zig has the symbols of every glibc, so that the program can be
-/// linked for an old one.
+/// Compiler and linker for C, and the Cargo command that uses them. Zig has the symbols of every glibc, so the program can be
+/// linked against an old one.
 const TOOLS: [&str; 2] = ["ziglang==0.17.0", "cargo-zigbuild==0.24.0"];
 
-/// The target triple of this machine.
+/// Returns the target triple of this machine.
 pub(super) fn host() -> Result<String, String> {
     let printed = text_of(Command::new("rustc").arg("-vV"))?;
     let host = printed.lines().find_map(|line| line.strip_prefix("host: "));
@@ -47,13 +47,13 @@ pub(super) fn release(platform: &Platform) -> Result<PathBuf, String> {
     Ok(folder.join(triple).join("dist/switchboard"))
 }
 
-/// Whether the standard library for a target is installed.
+/// Returns whether the standard library for a target is installed.
 fn has_target(triple: &str) -> Result<bool, String> {
     let folder = text_of(Command::new("rustc").args(["--print", "target-libdir", "--target", triple]))?;
     Ok(PathBuf::from(folder.trim()).is_dir())
 }
 
-/// The commit of the checkout, marked where there are changes that are not in it.
+/// Returns the commit of the checkout, with a mark if there are uncommitted changes.
 fn commit() -> Result<String, String> {
     let git = |arguments: &[&str]| text_of(Command::new("git").args(arguments).current_dir(root()));
     let commit = git(&["rev-parse", "HEAD"])?;
@@ -73,7 +73,7 @@ fn remapped_paths() -> Result<String, String> {
     ))
 }
 
-/// Installs the tools into a virtual environment of Python, unless they are there, and returns the folder with the programs.
+/// Installs missing tools into a virtual environment of Python, and returns the folder with the programs.
 fn tools() -> Result<PathBuf, String> {
     let environment = target().join("zig");
     let programs = environment.join("bin");

@@ -10,7 +10,7 @@ use super::{build, file_names, only_file, text_of, userland};
 use crate::run;
 use crate::setup::target;
 
-/// The largest program and the largest package, in bytes.
+/// Maximum size of the program and of a package, in bytes.
 const MAX_PROGRAM: usize = 30_000_000;
 const MAX_PACKAGE: u64 = 13_000_000;
 
@@ -27,7 +27,7 @@ pub(super) fn all(folder: &Path) -> Result<(), String> {
         .env("SWITCHBOARD_PACKAGES", folder))
 }
 
-/// Checks that all packages of a platform have the same program, and how large they are.
+/// Checks that all packages of a platform contain the same program, and their sizes.
 pub(super) fn packages(folder: &Path, platform: &Platform) -> Result<(), String> {
     println!("\n==> packages in {}", folder.display());
     check_sums(folder)?;
@@ -93,7 +93,7 @@ fn check_sums(folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// A program in a `.tar.gz`, which must be executable there.
+/// Returns a program from a `.tar.gz`, where it must be executable.
 fn from_tar(archive: &Path, end: &str) -> Result<Vec<u8>, String> {
     let fault = |problem: &dyn std::fmt::Display| format!("{}: {problem}", archive.display());
     let bytes = read(archive)?;
@@ -113,7 +113,7 @@ fn from_tar(archive: &Path, end: &str) -> Result<Vec<u8>, String> {
     Err(fault(&format!("there is no {end} in it")))
 }
 
-/// The same of a zip file.
+/// Returns a program from a zip file, where it must be executable.
 fn from_zip(archive: &Path, end: &str) -> Result<Vec<u8>, String> {
     let fault = |problem: &dyn std::fmt::Display| format!("{}: {problem}", archive.display());
     let bytes = read(archive)?;
@@ -134,7 +134,7 @@ fn from_zip(archive: &Path, end: &str) -> Result<Vec<u8>, String> {
     Err(fault(&format!("there is no {end} in it")))
 }
 
-/// The newest version of glibc whose symbols the program needs.
+/// Returns the newest version of glibc whose symbols the program needs.
 fn glibc(program: &Path) -> Result<String, String> {
     let printed = text_of(Command::new("readelf").args(["--version-info", "--wide"]).arg(program))?;
     let versions = printed.split_whitespace().filter_map(|word| word.strip_prefix("GLIBC_"));
@@ -144,7 +144,7 @@ fn glibc(program: &Path) -> Result<String, String> {
         .ok_or_else(|| format!("{} needs no version of glibc; is it linked with it?", program.display()))
 }
 
-/// The numbers of a version, to compare.
+/// Returns the numbers of a version, for comparison.
 fn version(text: &str) -> Vec<u32> {
     text.split('.').map(|part| part.parse().unwrap_or(0)).collect()
 }

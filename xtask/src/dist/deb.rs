@@ -8,12 +8,12 @@ use super::platforms::Platform;
 use super::{DESCRIPTION, HOMEPAGE, PACKAGE, Release, text_of};
 use crate::root;
 
-/// The name of the package's file.
+/// Returns the name of the package's file.
 pub(super) fn file(release: &Release, architecture: &str) -> String {
     format!("{PACKAGE}_{}_{architecture}.deb", release.version)
 }
 
-/// Makes the package, where the platform has one and `dpkg-deb` is installed.
+/// Writes the package if the platform has one and `dpkg-deb` is installed.
 pub(super) fn make(
     release: &Release,
     platform: &Platform,

@@ -1,4 +1,4 @@
-//! The files of a package, and the archives that are made of them. The same files make the same archive.
+//! Files of a package, and archives of them. The same files give the same archive.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -7,12 +7,12 @@ use std::path::Path;
 use flate2::write::GzEncoder;
 use sha2::{Digest, Sha256};
 
-/// How well archives are compressed.
+/// Compression level of archives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Compression {
-    /// Quickly, for tests.
+    /// Fast, for tests.
     Fast,
-    /// As well as it goes, for a release.
+    /// Smallest, for a release.
     Best,
 }
 
@@ -25,7 +25,7 @@ impl Compression {
     }
 }
 
-/// The files of a package, by their paths in it.
+/// Files of a package, by their paths in it.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Files(BTreeMap<String, (bool, Vec<u8>)>);
 
@@ -40,13 +40,13 @@ impl Files {
         self.0.insert(path.into(), (true, content.into()));
     }
 
-    /// Adds a file of the disk.
+    /// Adds a file from the disk.
     pub(super) fn copy(&mut self, path: impl Into<String>, from: &Path) -> Result<(), String> {
         self.add(path, read(from)?);
         Ok(())
     }
 
-    /// Adds all files below a folder of the disk.
+    /// Adds all files below a folder on the disk.
     pub(super) fn copy_folder(&mut self, path: &str, from: &Path) -> Result<(), String> {
         let fault = |error: std::io::Error| format!("cannot read {}: {error}", from.display());
         for entry in std::fs::read_dir(from).map_err(fault)? {
@@ -61,7 +61,7 @@ impl Files {
         Ok(())
     }
 
-    /// The files in order: path, whether it is a program, and content.
+    /// Returns the files in order: path, whether it is a program, and content.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, bool, &[u8])> {
         self.0.iter().map(|(path, (is_program, content))| (&**path, *is_program, &**content))
     }
@@ -103,7 +103,7 @@ impl Files {
         writer.flush().map_err(|error| failed(&error))
     }
 
-    /// Writes the files below a folder of the disk.
+    /// Writes the files below a folder on the disk.
     pub(super) fn write_folder(&self, folder: &Path) -> Result<(), String> {
         for (path, is_program, content) in self.iter() {
             let path = folder.join(path);
@@ -119,13 +119,13 @@ fn mode(is_program: bool) -> u32 {
     if is_program { 0o755 } else { 0o644 }
 }
 
-/// Compresses a file alone, as manual pages are in Debian packages.
+/// Compresses a single file, like the manual pages in Debian packages.
 pub(super) fn gzip(content: &[u8]) -> Result<Vec<u8>, String> {
     let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::best());
     encoder.write_all(content).and_then(|()| encoder.finish()).map_err(|error| format!("gzip: {error}"))
 }
 
-/// The SHA-256 checksum in hexadecimal digits.
+/// Returns the SHA-256 checksum in hexadecimal digits.
 pub(super) fn sha256(content: &[u8]) -> String {
     Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,10 +1,10 @@
-//! The formula for Homebrew, for a tap of our own.
+//! Formula for a Homebrew tap.
 
 use std::fmt::Write;
 
 use super::{DESCRIPTION, HOMEPAGE, archive_url};
 
-/// The formula, of the archives that there are: target and SHA-256 checksum of each.
+/// Returns the formula for the existing archives, given by target and SHA-256 checksum.
 pub(super) fn text(version: &str, archives: &[(String, String)]) -> String {
     let mut text = format!(
         "class SwitchboardAcp < Formula\n  desc \"{}\"\n  homepage \"{HOMEPAGE}\"\n  version \"{version}\"\n  \

@@ -1,4 +1,4 @@
-//! The licence texts of the crates that the program is linked of.
+//! Licence texts of the crates in the program.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -11,7 +11,7 @@ use super::files::Files;
 use super::text_of;
 use crate::root;
 
-/// Adds the licence texts of everything that the program is linked of. Returns how many crates that is.
+/// Adds the licence texts of all crates in the program. Returns the number of crates.
 pub(super) fn add(files: &mut Files, target: &str) -> Result<usize, String> {
     let metadata = text_of(
         Command::new("cargo")
@@ -70,14 +70,14 @@ pub(super) fn add(files: &mut Files, target: &str) -> Result<usize, String> {
     Ok(foreign.len())
 }
 
-/// The repository of a crate, without the place in it.
+/// Returns the repository of a crate, without the path in it.
 fn repository(package: &Value) -> &str {
     let repository = package["repository"].as_str().unwrap_or_default();
     let repository = repository.split("/tree/").next().unwrap_or_default().trim_end_matches('/');
     repository.strip_suffix(".git").unwrap_or(repository)
 }
 
-/// The ids of all packages that the program is linked of, itself included.
+/// Returns the ids of all packages in the program, including its own.
 fn linked(metadata: &Value) -> Option<BTreeSet<&str>> {
     let nodes: BTreeMap<&str, &Value> = metadata["resolve"]["nodes"]
         .as_array()?
@@ -101,7 +101,7 @@ fn linked(metadata: &Value) -> Option<BTreeSet<&str>> {
     Some(linked)
 }
 
-/// The licence texts of a crate, also of what it brings along in a folder below.
+/// Returns the licence texts of a crate, including those of bundled code in its folders.
 fn licence_files(folder: &Path) -> Vec<PathBuf> {
     let entries = |folder: &Path| {
         let mut paths: Vec<PathBuf> =

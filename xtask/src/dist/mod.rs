@@ -1,4 +1,4 @@
-//! `cargo xtask dist`: the packages of a release. Every package has the same bytes of one program.
+//! `cargo xtask dist`: packages of a release. All packages of a platform contain the same program.
 
 mod build;
 mod check;
@@ -20,12 +20,12 @@ use self::platforms::Platform;
 use crate::root;
 use crate::setup::target;
 
-/// The name of the packages in all registries.
+/// Name of the packages in all registries.
 const PACKAGE: &str = "switchboard-acp";
 const DESCRIPTION: &str = "Run any coding agent in any ACP client; record, inspect and replay sessions";
 const HOMEPAGE: &str = "https://github.com/switchboard-acp/switchboard";
 
-/// What all packages of a platform are made of.
+/// Contents of all packages of a platform.
 #[derive(Debug)]
 struct Release {
     version: String,
@@ -59,7 +59,7 @@ fn release(triple: &str, to: &Path) -> Result<(), String> {
     check::packages(to, &platform)
 }
 
-/// Makes the packages of a program that is there, stripped and compressed fast: for tests.
+/// Makes packages of an existing program for tests: stripped, and with fast compression.
 fn of_program(program: &Path, to: &Path) -> Result<(), String> {
     let platform = platforms::find(&build::host()?)?;
     make_folder(to)?;
@@ -113,8 +113,8 @@ impl Release {
     }
 }
 
-/// Makes everything that is not of one platform, from the archives of those that are in the folder: the npm launcher, the install
-/// script, the formula and the checksums.
+/// Makes everything that is common to all platforms from the archives in the folder: the npm launcher, the install script, the
+/// formula and the checksums.
 fn finish(folder: &Path) -> Result<(), String> {
     let archives = archives(folder)?;
     let version = match &archives[..] {
@@ -149,7 +149,7 @@ fn finish(folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Version and target of each archive in a folder.
+/// Returns version and target of each archive in a folder.
 fn archives(folder: &Path) -> Result<Vec<(String, String)>, String> {
     let targets: Vec<String> = platforms::all()?.into_iter().map(|platform| platform.target).collect();
     let mut found = Vec::new();
@@ -165,7 +165,7 @@ fn archives(folder: &Path) -> Result<Vec<(String, String)>, String> {
     Ok(found)
 }
 
-/// The names of the files in a folder, sorted.
+/// Returns the sorted names of the files in a folder.
 fn file_names(folder: &Path) -> Result<Vec<String>, String> {
     let entries =
         std::fs::read_dir(folder).map_err(|error| format!("cannot read {}: {error}", folder.display()))?;
@@ -176,17 +176,17 @@ fn file_names(folder: &Path) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// The name of an archive and of the only folder in it.
+/// Returns the name of an archive, and of the only folder in it.
 fn archive_name(version: &str, target: &str) -> String {
     format!("switchboard-{version}-{target}")
 }
 
-/// The address of a release's archive.
+/// Returns the address of a release's archive.
 fn archive_url(version: &str, target: &str) -> String {
     format!("{HOMEPAGE}/releases/download/v{version}/{}.tar.gz", archive_name(version, target))
 }
 
-/// The only file of a folder whose name has this end.
+/// Returns the only file in a folder whose name has this end.
 fn only_file(folder: &Path, end: &str) -> Result<PathBuf, String> {
     let mut found = file_names(folder)?.into_iter().filter(|name| name.ends_with(end));
     match (found.next(), found.next()) {
@@ -195,7 +195,7 @@ fn only_file(folder: &Path, end: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// What a command prints, if it succeeds.
+/// Returns the output of a command. Fails if the command fails.
 fn text_of(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| format!("cannot start {command:?}: {error}"))?;
     if !output.status.success() {

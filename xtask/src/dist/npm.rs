@@ -1,4 +1,4 @@
-//! The npm packages: a launcher, and the program in a package for each platform. None has an install script.
+//! npm packages: a launcher, and a package with the program for each platform. They have no install scripts.
 
 use std::path::Path;
 
@@ -11,17 +11,17 @@ use crate::root;
 
 const SCOPE: &str = "@switchboard-acp";
 
-/// The name of a platform's package file, as `npm pack` names it.
+/// Returns the name that `npm pack` gives the package file of a platform.
 pub(super) fn platform_file(release: &Release, platform: &Platform) -> String {
     format!("{PACKAGE}-{}-{}.tgz", platform.npm, release.version)
 }
 
-/// The name of the launcher's package file.
+/// Returns the name of the launcher's package file.
 pub(super) fn launcher_file(version: &str) -> String {
     format!("{PACKAGE}-{version}.tgz")
 }
 
-/// Makes the package with the program of one platform.
+/// Writes the package with the program of one platform.
 pub(super) fn make_platform(
     release: &Release,
     platform: &Platform,
@@ -52,7 +52,7 @@ pub(super) fn make_platform(
     files.write_tar("package", &to.join(platform_file(release, platform)), compression)
 }
 
-/// Makes the launcher's package, which depends on those of all platforms.
+/// Writes the launcher's package, which depends on those of all platforms.
 pub(super) fn make_launcher(version: &str, to: &Path) -> Result<(), String> {
     let platforms = platforms::all()?;
     let packages = platforms.iter().map(|platform| (format!("{SCOPE}/{}", platform.npm), json!(version)));

@@ -1,10 +1,10 @@
-//! `packaging/platforms.toml`: the platforms that there are packages for.
+//! Platforms of the packages, listed in `packaging/platforms.toml`.
 
 use toml::de::DeTable;
 
 use crate::root;
 
-/// A platform of the table. The table says what the fields mean.
+/// A platform. The file explains the fields.
 #[derive(Debug, Clone)]
 pub(super) struct Platform {
     pub(super) target: String,
@@ -46,7 +46,7 @@ pub(super) fn all() -> Result<Vec<Platform>, String> {
     platforms.collect::<Option<_>>().ok_or_else(|| fault(&"a platform lacks a field"))
 }
 
-/// The platform of a target triple.
+/// Returns the platform of a target triple.
 pub(super) fn find(target: &str) -> Result<Platform, String> {
     let platforms = all()?;
     let names: Vec<String> = platforms.iter().map(|platform| platform.target.clone()).collect();

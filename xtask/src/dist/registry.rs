@@ -1,4 +1,4 @@
-//! A registry of one folder on loopback: npm, PyPI and the releases that `install.sh` downloads, for tests of the packages.
+//! Local registry for tests of the packages. Serves one folder as npm, as PyPI and as the releases that `install.sh` downloads.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -13,7 +13,7 @@ use sha2::{Digest, Sha512};
 use super::file_names;
 use super::files::{read, sha256};
 
-/// Serves the packages of a folder until this process is ended. Prints the address as the first line.
+/// Serves the packages in a folder until the process ends. Prints the address as the first line.
 pub(super) fn serve(folder: &Path) -> Result<(), String> {
     let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| format!("cannot listen: {error}"))?;
     let address = listener.local_addr().map_err(|error| format!("cannot listen: {error}"))?;
@@ -61,7 +61,7 @@ fn answer(connection: TcpStream, folder: &Path, address: &str) -> std::io::Resul
     connection.flush()
 }
 
-/// The content at a path, and its type.
+/// Returns the content at a path, and its type.
 fn content(path: &str, folder: &Path, address: &str) -> Result<Option<(&'static str, Vec<u8>)>, String> {
     let names = file_names(folder)?;
     // Only names that are in the folder, so that no path leads out of it.
@@ -102,7 +102,7 @@ fn content(path: &str, folder: &Path, address: &str) -> Result<Option<(&'static 
     Ok(Some(("application/json", found.to_string().into_bytes())))
 }
 
-/// The `package.json` of an npm package.
+/// Returns the `package.json` of an npm package.
 fn description(package: &[u8]) -> Result<Value, String> {
     let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(package));
     for entry in archive.entries().map_err(|error| error.to_string())? {

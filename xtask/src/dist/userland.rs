@@ -1,5 +1,5 @@
-//! The packaged program in an old system: the C library and the shell of Ubuntu 18.04 (glibc 2.27) in a root of their own, without
-//! Rust, node and a compiler, with an empty home.
+//! Test of the packaged program in an old system: a root with the C library and the shell of Ubuntu 18.04 (glibc 2.27) and an empty
+//! home, without Rust, Node.js and a compiler.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -13,10 +13,10 @@ use crate::setup::target;
 
 const MIRROR: &str = "http://archive.ubuntu.com/ubuntu";
 const SUITE: &str = "bionic";
-/// The packages of the old system. `busybox-static` is everything beside the shell.
+/// Packages of the old system. `busybox-static` provides all programs except the shell.
 const PACKAGES: [&str; 5] = ["libc6", "libgcc1", "gcc-8-base", "dash", "busybox-static"];
 
-/// Runs a program in the root, with processes, devices and temporary files of its own. All of that ends with the first process.
+/// Returns a command that runs in the root, with its own processes, devices and temporary files. All of them end with the first process.
 const INSIDE: &str = r#"
 mount -t proc proc "$1/proc"
 mount --rbind /dev "$1/dev"
@@ -26,7 +26,7 @@ shift
 exec chroot "$root" /bin/env -i HOME=/home/user PATH=/bin:/usr/bin TERM=dumb TMPDIR=/tmp $VARIABLES "$@"
 "#;
 
-/// Tries the archive's program in the old system.
+/// Tests the archive's program in the old system.
 pub(super) fn check(folder: &Path, platform: &Platform) -> Result<(), String> {
     println!("\n==> the archive in {SUITE}");
     let root = assemble()?;
@@ -58,7 +58,7 @@ pub(super) fn check(folder: &Path, platform: &Platform) -> Result<(), String> {
     check_serve(&root)
 }
 
-/// The page of `open` is there.
+/// Tests that `open` serves its page.
 fn check_open(root: &Path) -> Result<(), String> {
     let mut open = Running::start(root, &["open", "demo", "--no-browser"])?;
     let link = open.line_with("http://")?;
@@ -67,7 +67,7 @@ fn check_open(root: &Path) -> Result<(), String> {
     open.end()
 }
 
-/// A prompt gets its answer through a hub.
+/// Tests that a prompt is answered through a hub.
 fn check_serve(root: &Path) -> Result<(), String> {
     let mut hub = Running::start(
         root,
@@ -96,7 +96,7 @@ fn expect(what: &str, text: &str, words: &str) -> Result<(), String> {
     }
 }
 
-/// Downloads the packages, verifies their checksums and unpacks them to a root.
+/// Downloads the packages, verifies their checksums and unpacks them into a root.
 fn assemble() -> Result<PathBuf, String> {
     let folder = target().join("old-system");
     let (packages, root) = (folder.join("packages"), folder.join("root"));
@@ -172,7 +172,7 @@ impl Running {
         Ok(Running { process, output: BufReader::new(output) })
     }
 
-    /// The first line of its output that has these words.
+    /// Waits for the first line of output with these words, and returns it.
     fn line_with(&mut self, words: &str) -> Result<String, String> {
         loop {
             let mut line = String::new();
@@ -199,7 +199,7 @@ impl Drop for Running {
     }
 }
 
-/// The page at an address on this machine.
+/// Fetches the page at an address on this machine.
 fn get(url: &str) -> Result<String, String> {
     text_of(Command::new("curl").args(["-fsSL", "--cookie", "", url]))
 }

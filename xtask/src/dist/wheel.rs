@@ -1,4 +1,4 @@
-//! The wheel: the program as a script, and a console script that has the package's name, which `uvx` runs.
+//! The wheel: the program as a script, and a console script with the package's name, which `uvx` runs.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -12,12 +12,12 @@ use super::platforms::Platform;
 use super::{DESCRIPTION, HOMEPAGE, PACKAGE, Release};
 use crate::root;
 
-/// The name of the wheel's file.
+/// Returns the name of the wheel's file.
 pub(super) fn file(release: &Release, platform: &Platform) -> String {
     format!("switchboard_acp-{}-py3-none-{}.whl", release.version, platform.wheel)
 }
 
-/// Makes the wheel.
+/// Writes the wheel.
 pub(super) fn make(
     release: &Release,
     platform: &Platform,
