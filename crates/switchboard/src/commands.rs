@@ -134,4 +134,19 @@ mod tests {
         grouped.sort_unstable();
         assert_eq!(grouped, known);
     }
+
+    #[test]
+    fn every_command_and_argument_is_described() {
+        fn check(command: &clap::Command, path: &str) {
+            let path = format!("{path} {}", command.get_name());
+            assert!(command.get_about().is_some(), "{path} has no description");
+            for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
+                assert!(argument.get_help().is_some(), "{} of {path} has no description", argument.get_id());
+            }
+            for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set()) {
+                check(inner, &path);
+            }
+        }
+        check(&crate::Arguments::command(), "");
+    }
 }

@@ -14,6 +14,7 @@ use crate::outcome::{CommandError, Outcome, write_error};
     switchboard completions zsh > ~/.zfunc/_switchboard     # a folder of fpath\n  \
     switchboard completions fish > ~/.config/fish/completions/switchboard.fish")]
 pub(crate) struct Arguments {
+    /// Shell that reads the script
     shell: Shell,
 }
 
@@ -30,6 +31,7 @@ enum Shell {
 /// exist.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ManArguments {
+    /// Folder for the pages
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }

@@ -8,9 +8,8 @@ use crate::{stdio, store_file};
 
 /// Rebuild a hub's copy of its sessions
 ///
-/// A hub that keeps its logs at NATS servers (`serve --session-log`) has a copy of the sessions in its store, to read and search
-/// them. This throws the copy away and makes it anew from the log. Tokens and what is shared stay. The hub must not run
-/// meanwhile.
+/// A hub that keeps its logs on NATS servers (`serve --session-log`) has a copy of the sessions in its store, to read and search
+/// them. This command deletes the copy and creates it again from the log. Tokens and shares are kept. Stop the hub first.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
