@@ -248,12 +248,12 @@ pub(crate) struct Core {
     options: CoreOptions,
     /// The last description of each agent.
     descriptions: Vec<Option<Arc<Description>>>,
-    sessions: HashMap<SessionId, Session>,
+    sessions: BTreeMap<SessionId, Session>,
     connections: BTreeMap<ConnectionId, Connection>,
     processes: BTreeMap<AgentId, AgentProcess>,
     last_process: AgentId,
     /// Sessions whose logs are being created.
-    creating: HashMap<u64, lifecycle::PendingCreation>,
+    creating: BTreeMap<u64, lifecycle::PendingCreation>,
     answers: connection::ReplyCache,
     last_ticket: u64,
     /// Monotonic time in milliseconds.
@@ -373,11 +373,11 @@ impl Core {
         Core {
             descriptions: vec![None; options.agents.len()],
             options,
-            sessions: HashMap::new(),
+            sessions: BTreeMap::new(),
             connections: BTreeMap::new(),
             processes: BTreeMap::new(),
             last_process: 0,
-            creating: HashMap::new(),
+            creating: BTreeMap::new(),
             answers: connection::ReplyCache::default(),
             last_ticket: 0,
             now: 0,

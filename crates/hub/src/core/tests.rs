@@ -2,6 +2,7 @@
 
 mod agent_sessions;
 mod cluster;
+mod determinism;
 mod direct_questions;
 mod dormancy;
 mod forms;
