@@ -29,7 +29,7 @@ const MAX_RECREATIONS: usize = 32;
 impl Core {
     /// Handles a line of an agent, in version 2.
     pub(crate) fn agent_line(&mut self, process: AgentId, line: &str) {
-        if !self.processes.contains_key(&process) {
+        if !self.cx.agents.processes.contains_key(&process) {
             return;
         }
         let message = Message::decode(line, WireFormat::Any);
@@ -44,7 +44,7 @@ impl Core {
             }
             Ok(Message::Request(request)) => self.agent_request(process, request, line),
             Ok(Message::Response(response)) => self.agent_response(process, response, line),
-            Err(error) => self.report(format!("an agent sent an invalid message: {error}")),
+            Err(error) => self.cx.outbox.report(format!("an agent sent an invalid message: {error}")),
         }
     }
 
@@ -54,7 +54,7 @@ impl Core {
             LineSession::Hub(session) => Some(Arc::clone(session)),
             LineSession::Agent(session) => self.session_of(process, session),
             LineSession::Handshake => {
-                if let Some(process) = self.processes.get_mut(&process) {
+                if let Some(process) = self.cx.agents.processes.get_mut(&process) {
                     process.record_handshake_line(Channel::of_message(from, true), text);
                 }
                 return;
@@ -82,15 +82,15 @@ impl Core {
     /// Records a line that an agent wrote to its standard error.
     pub(crate) fn agent_stderr(&mut self, process: AgentId, text: &str) {
         self.record_beside(process, Channel::StandardError, text);
-        if self.options.reports_standard_error {
+        if self.cx.options.reports_standard_error {
             let agent = self.name_of(process);
-            self.report(format!("agent {agent}: {text}"));
+            self.cx.outbox.report(format!("agent {agent}: {text}"));
         }
     }
 
     /// Shows a notice about the confinement of a process in its sessions. The first one says how it is confined.
     pub(crate) fn confinement_notice(&mut self, process: AgentId, notice: ConfinementNotice) {
-        let Some(known) = self.processes.get_mut(&process) else { return };
+        let Some(known) = self.cx.agents.processes.get_mut(&process) else { return };
         let sessions: Vec<String> = known.sessions.keys().cloned().collect();
         if known.confinement.is_none() {
             known.record_handshake_line(Channel::Process, &notice.title);
@@ -123,7 +123,12 @@ impl Core {
     }
 
     fn name_of(&self, process: AgentId) -> String {
-        let agent = self.processes.get(&process).and_then(|process| self.options.agents.get(process.agent));
+        let agent = self
+            .cx
+            .agents
+            .processes
+            .get(&process)
+            .and_then(|process| self.cx.options.agents.get(process.agent));
         agent.cloned().unwrap_or_default()
     }
 
@@ -132,17 +137,17 @@ impl Core {
     pub(crate) fn invalid_line(&mut self, process: AgentId, text: &str) {
         self.record_invalid_line(process, text);
         if let Some(words) =
-            self.processes.get_mut(&process).and_then(|process| process.invalid_reported.next(text))
+            self.cx.agents.processes.get_mut(&process).and_then(|process| process.invalid_reported.next(text))
         {
             let agent = self.name_of(process);
-            self.report(format!("agent {agent}: {words}"));
+            self.cx.outbox.report(format!("agent {agent}: {words}"));
         }
     }
 
     /// Records an invalid line or an unroutable message in a log.
     fn record_invalid_line(&mut self, process: AgentId, text: &str) {
         if let Some(invalid) =
-            self.processes.get_mut(&process).and_then(|process| process.invalid_recorded.next(text))
+            self.cx.agents.processes.get_mut(&process).and_then(|process| process.invalid_recorded.next(text))
         {
             let invalid = json!({"from": Side::Agent, "noise": invalid}).to_string();
             self.record_beside(process, Channel::Diagnostic, &invalid);
@@ -151,7 +156,7 @@ impl Core {
 
     /// Stores the protocol version that an agent has chosen.
     pub(crate) fn version_negotiated(&mut self, process: AgentId, version: Version) {
-        if let Some(process) = self.processes.get_mut(&process) {
+        if let Some(process) = self.cx.agents.processes.get_mut(&process) {
             process.version = version.number();
         }
     }
@@ -159,7 +164,7 @@ impl Core {
     /// Appends a record without a session to the sessions in which the agent works, or else to the last one it worked
     /// in.
     fn record_beside(&mut self, process: AgentId, channel: Channel, text: &str) {
-        let Some(known) = self.processes.get_mut(&process) else { return };
+        let Some(known) = self.cx.agents.processes.get_mut(&process) else { return };
         known.record_handshake_line(channel, text);
         let open = || {
             self.sessions.values().filter(|session| session.process == Some(process) && !session.is_resuming)
@@ -176,7 +181,7 @@ impl Core {
 
     /// Returns the session that has this id at the agent.
     fn session_of(&mut self, process: AgentId, session: &str) -> Option<SessionId> {
-        let known = self.processes.get(&process)?;
+        let known = self.cx.agents.processes.get(&process)?;
         if let Some(id) = known.session(session).cloned() {
             self.unpark_on_output(process, &id);
             return Some(id);
@@ -187,7 +192,7 @@ impl Core {
             .values()
             .find(|known| known.process == Some(process) && known.state.as_ref().is_some_and(is_parent))?;
         let id = Arc::clone(parent.id());
-        self.processes.get_mut(&process)?.bind(session, &id);
+        self.cx.agents.processes.get_mut(&process)?.bind(session, &id);
         Some(id)
     }
 
@@ -206,24 +211,46 @@ impl Core {
             return;
         }
         // The session runs in another process by now. Lines of this process must not get into any log.
-        if self.processes.get(&process).is_some_and(|process| process.left_sessions.contains(session)) {
-            if self.processes.get_mut(&process).is_some_and(|process| process.is_new_unknown_session(session))
+        if self
+            .cx
+            .agents
+            .processes
+            .get(&process)
+            .is_some_and(|process| process.left_sessions.contains(session))
+        {
+            if self
+                .cx
+                .agents
+                .processes
+                .get_mut(&process)
+                .is_some_and(|process| process.is_new_unknown_session(session))
             {
-                self.report(format!(
+                self.cx.outbox.report(format!(
                     "dropped an update of an unresponsive agent process for session {session}, which has left it"
                 ));
             }
             return;
         }
         let kept = self.is_opening(process)
-            && self.processes.get_mut(&process).is_some_and(|process| process.buffer_early(session, line));
+            && self
+                .cx
+                .agents
+                .processes
+                .get_mut(&process)
+                .is_some_and(|process| process.buffer_early(session, line));
         if kept {
             return;
         }
         // No client is attached to such a session. The line is recorded where a reader of the log can find it.
         self.record_invalid_line(process, line);
-        if self.processes.get_mut(&process).is_some_and(|process| process.is_new_unknown_session(session)) {
-            self.report(format!("an agent sends updates for the unknown session {session}"));
+        if self
+            .cx
+            .agents
+            .processes
+            .get_mut(&process)
+            .is_some_and(|process| process.is_new_unknown_session(session))
+        {
+            self.cx.outbox.report(format!("an agent sends updates for the unknown session {session}"));
         }
     }
 
@@ -237,10 +264,12 @@ impl Core {
                     | PendingAgentRequest::Fork { .. }
             )
         };
-        self.processes
+        self.cx
+            .agents
+            .processes
             .get(&process)
             .is_some_and(|process| process.pending.iter().any(|(.., purpose)| opens(purpose)))
-            || self.creating.values().any(|creating| creating.process == process)
+            || self.cx.agents.creating.values().any(|creating| creating.process == process)
     }
 
     /// Handles `$/cancel_request` of an agent: cancels the question.
@@ -259,30 +288,30 @@ impl Core {
         // A cancelled request needs a response, too.
         let line = lines::answer(&question.id, &cancelled(&question.method));
         let _ = self.append(&session, Channel::ToAgent, line.as_str());
-        self.output.push_back(Output::ToAgent { process, line, session: Some(session) });
+        self.cx.outbox.push(Output::ToAgent { process, line, session: Some(session) });
     }
 
     /// Sends a notification without a session to every client of the agent.
     fn broadcast(&mut self, process: AgentId, method: &str, params: Option<&Raw<'_>>) {
-        let Some(agent) = self.processes.get(&process).map(|process| process.agent) else { return };
+        let Some(agent) = self.cx.agents.processes.get(&process).map(|process| process.agent) else { return };
         let text: SharedText = lines::call(None, method, params, Rewrite::default()).into();
-        if let Some(process) = self.processes.get_mut(&process) {
-            // Kept before it is sent: a client that completes its handshake meanwhile gets it from here.
+        if let Some(process) = self.cx.agents.processes.get_mut(&process) {
             process.remember_broadcast(method, &text);
         }
-        let concerned = self.connections.iter().filter(|(_, client)| {
+        let concerned = self.cx.clients.connections.iter().filter(|(_, client)| {
             client.agent == agent && client.is_initialized && client.receives_broadcasts()
         });
         let concerned: Vec<ConnectionId> = concerned.map(|(id, _)| *id).collect();
         for connection in concerned {
-            self.send(connection, text.clone(), None);
+            self.cx.outbox.send(connection, text.clone(), None);
         }
     }
 
     /// Routes a request of an agent.
     fn agent_request(&mut self, process: AgentId, request: &Request<'_>, line: &str) {
         let params = request.params.as_ref();
-        let is_confined = self.processes.get(&process).is_some_and(|process| self.is_confined(process.agent));
+        let is_confined =
+            self.cx.agents.processes.get(&process).is_some_and(|process| self.is_confined(process.agent));
         if is_confined && (request.method.starts_with("fs/") || request.method.starts_with("terminal/")) {
             let message = "the agent runs in a sandbox: it works with files and commands itself";
             return self.refuse_agent(process, &request.id, codes::METHOD_NOT_FOUND, message);
@@ -296,21 +325,27 @@ impl Core {
             // The request names one that a client has sent, such as a prompt or a login.
             let about = params.and_then(referenced_request);
             let prompted_session =
-                about.and_then(|id| self.processes.get(&process)?.session_of_prompt(&id).cloned());
+                about.and_then(|id| self.cx.agents.processes.get(&process)?.session_of_prompt(&id).cloned());
             return match prompted_session {
                 Some(id) => self.agent_request_in(process, &id, request, line),
                 None => self.direct_request(process, request),
             };
         };
         let Some(id) = self.session_of(process, &session) else {
-            // A session that moved to another process is not unknown: its late question is cancelled, because
-            // the turn that it belongs to is over.
-            if self.processes.get(&process).is_some_and(|process| process.left_sessions.contains(&*session)) {
+            if self
+                .cx
+                .agents
+                .processes
+                .get(&process)
+                .is_some_and(|process| process.left_sessions.contains(&*session))
+            {
                 let line = lines::answer(&request.id, &cancelled(&request.method));
-                return self.output.push_back(Output::ToAgent { process, line, session: None });
+                return self.cx.outbox.push(Output::ToAgent { process, line, session: None });
             }
             let kept = self.is_opening(process)
                 && self
+                    .cx
+                    .agents
                     .processes
                     .get_mut(&process)
                     .is_some_and(|process| process.buffer_early(&session, line));
@@ -345,7 +380,8 @@ impl Core {
 
     /// Handles a response of an agent.
     fn agent_response(&mut self, process: AgentId, response: &Response<'_>, line: &str) {
-        let answered = self.processes.get_mut(&process).and_then(|process| process.answered(&response.id));
+        let answered =
+            self.cx.agents.processes.get_mut(&process).and_then(|process| process.answered(&response.id));
         let Some(purpose) = answered else { return };
         let outcome = Outcome::of(&response.outcome);
         match purpose {
@@ -409,13 +445,13 @@ impl Core {
                 Outcome::Error(error) => format!("the agent refused the handshake: {error}"),
                 Outcome::Result(_) => String::new(),
             };
-            self.output.push_back(Output::EndAgent { process });
+            self.cx.outbox.push(Output::EndAgent { process });
             return self.agent_exited(process, &reason, &[]);
         };
-        let Some(known) = self.processes.get_mut(&process) else { return };
+        let Some(known) = self.cx.agents.processes.get_mut(&process) else { return };
         let waiting = known.complete_handshake(line);
         let (agent, version) = (known.agent, known.version);
-        if let Some(description) = self.descriptions.get_mut(agent) {
+        if let Some(description) = self.cx.agents.descriptions.get_mut(agent) {
             *description = Some(Arc::new(Description { result: result.clone(), version }));
         }
         let resuming: Vec<SessionId> = self
@@ -487,7 +523,7 @@ impl Core {
             "status": "completed", "summary": [{"type": "text", "text": FORGOTTEN}], "_meta": MEMORY_LOST.meta(true).as_raw(),
         });
         let _ = self.append(id, Channel::ToClient, lines::update(&agent_session, &divider.to_string()));
-        self.output.push_back(Output::Changed { session: Arc::clone(id) });
+        self.cx.outbox.push(Output::Changed { session: Arc::clone(id) });
         self.bind_agent_session(process, id, &agent_session);
         self.agent_ready(id);
     }

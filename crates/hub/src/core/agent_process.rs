@@ -166,7 +166,9 @@ impl Core {
 
     /// Returns the running or starting process of an agent.
     pub(super) fn process_of(&self, agent: usize) -> Option<AgentId> {
-        self.processes
+        self.cx
+            .agents
+            .processes
             .iter()
             .find_map(|(id, process)| (process.agent == agent && process.takes_sessions()).then_some(*id))
     }
@@ -205,7 +207,7 @@ impl Core {
         roots: Vec<String>,
     ) -> Option<AgentId> {
         let process = process.unwrap_or_else(|| self.start_agent(agent, self.services_at(connection), roots));
-        let known = self.processes.get_mut(&process)?;
+        let known = self.cx.agents.processes.get_mut(&process)?;
         if known.is_ready {
             return Some(process);
         }
@@ -216,8 +218,8 @@ impl Core {
     pub(super) fn start_agent(&mut self, agent: usize, services: Services, roots: Vec<String>) -> AgentId {
         let services = self.offered(agent, services);
         let roots = if self.is_confined(agent) { roots } else { Vec::new() };
-        self.last_process += 1;
-        let id = self.last_process;
+        self.cx.agents.last_process += 1;
+        let id = self.cx.agents.last_process;
         let mut process = AgentProcess {
             agent,
             services,
@@ -239,45 +241,45 @@ impl Core {
             is_unresponsive: false,
             left_sessions: HashSet::new(),
             end_reason: None,
-            since: self.now,
+            since: self.cx.outbox.now,
             idle_since: None,
             announced: Vec::new(),
         };
         let number = process.register(PendingAgentRequest::Handshake);
         let params = json!({
             "protocolVersion": 2,
-            "info": {"name": "switchboard", "version": self.options.version},
+            "info": {"name": "switchboard", "version": self.cx.options.version},
             "capabilities": services.capabilities(),
         });
         let line = lines::call(number.as_ref(), "initialize", Some(&Raw::from(params)), Rewrite::default());
         process.handshake_lines.push((Channel::ToAgent, line.as_str().into()));
-        self.processes.insert(id, process);
+        self.cx.agents.processes.insert(id, process);
         // The handshake is queued right after the start, so that it is the first line the agent gets.
-        self.output.push_back(Output::StartAgent { process: id, agent, services, roots });
-        self.output.push_back(Output::ToAgent { process: id, line, session: None });
+        self.cx.outbox.push(Output::StartAgent { process: id, agent, services, roots });
+        self.cx.outbox.push(Output::ToAgent { process: id, line, session: None });
         id
     }
 
     /// Handles the exit of a process, or its failure to start. Its sessions become dormant.
     pub(crate) fn agent_exited(&mut self, id: AgentId, reason: &str, last_lines: &[String]) {
-        if !self.processes.contains_key(&id) {
+        if !self.cx.agents.processes.contains_key(&id) {
             return;
         }
         // Undelivered prompts are queued again first: everything that is still pending below fails.
         let unsent = self.take_unsent(id);
         self.undelivered(id, &unsent);
-        let Some(mut process) = self.processes.remove(&id) else { return };
-        self.summary_version += 1;
+        let Some(mut process) = self.cx.agents.processes.remove(&id) else { return };
+        self.cx.outbox.summary_version += 1;
         let end_reason = process.end_reason.take();
         let reason = end_reason.as_deref().unwrap_or(reason);
         let data = (!last_lines.is_empty()).then(|| json!({"stderr": last_lines}));
         let error = || Outcome::error(codes::INTERNAL_ERROR, reason, data.clone());
-        let agent = self.options.agents.get(process.agent).cloned().unwrap_or_default();
+        let agent = self.cx.options.agents.get(process.agent).cloned().unwrap_or_default();
         if let Some(total) = process.invalid_reported.total() {
-            self.report(format!("agent {agent}: {total}"));
+            self.cx.outbox.report(format!("agent {agent}: {total}"));
         }
-        if !self.ending {
-            self.report(format!("agent {agent}: {reason}"));
+        if !self.cx.is_ending {
+            self.cx.outbox.report(format!("agent {agent}: {reason}"));
         }
         // Every pending request gets its error before the sessions are interrupted, so that clients see the response
         // before the idle state.
@@ -317,7 +319,7 @@ impl Core {
             // about that, and a failing write would disconnect its subscribers.
             let state = self.sessions.get(&session).and_then(|session| session.state.as_ref());
             let is_at_work = state.is_some_and(|state| state.is_busy() || !state.questions.is_empty());
-            if is_at_work || self.options.name.is_none() {
+            if is_at_work || self.cx.options.name.is_none() {
                 let _ = self.append(&session, Channel::Process, reason);
             }
             // While the session still has its process: the records of the interruption belong to it.
@@ -336,7 +338,7 @@ impl Core {
                 self.resume_failed(&session, &error());
                 continue;
             }
-            self.output.push_back(Output::CloseLog { session: Arc::clone(&session) });
+            self.cx.outbox.push(Output::CloseLog { session: Arc::clone(&session) });
             // Dispatched again after the reset: these messages may start the next process.
             let waiting = self.sessions.get_mut(&session).map(|session| std::mem::take(&mut session.waiting));
             for (connection, message) in waiting.unwrap_or_default() {
@@ -364,6 +366,8 @@ impl Core {
             self.refuse_waiting(connection, &message, &error());
         }
         let tickets: Vec<u64> = self
+            .cx
+            .agents
             .creating
             .iter()
             .filter(|(_, creating)| creating.process == id)
@@ -371,7 +375,7 @@ impl Core {
             .collect();
         for ticket in tickets {
             // The log is removed as soon as it has been created.
-            if let Some(creating) = self.creating.get_mut(&ticket) {
+            if let Some(creating) = self.cx.agents.creating.get_mut(&ticket) {
                 let (connection, request) = creating.client.clone();
                 creating.client.0 = 0;
                 self.reply(connection, &request, error(), None);
@@ -381,9 +385,9 @@ impl Core {
 
     /// Records that the work in a session was interrupted, so that every client learns of it.
     pub(super) fn interrupt(&mut self, id: &SessionId, reason: &str, data: Option<&serde_json::Value>) {
-        self.interruption = Some(reason.to_owned());
+        self.cx.interruption = Some(reason.to_owned());
         self.record_interruption(id, reason, data);
-        self.interruption = None;
+        self.cx.interruption = None;
     }
 
     fn record_interruption(&mut self, id: &SessionId, reason: &str, data: Option<&serde_json::Value>) {
@@ -438,7 +442,7 @@ impl Core {
         self.abandon_overdue_turns();
         self.suspend_idle_sessions();
         self.keep_warm();
-        let ids: Vec<AgentId> = self.processes.keys().copied().collect();
+        let ids: Vec<AgentId> = self.cx.agents.processes.keys().copied().collect();
         for id in ids {
             let needs = |session: &Session| {
                 session.process == Some(id)
@@ -447,11 +451,12 @@ impl Core {
                         || session.is_resuming)
             };
             let is_needed = self.sessions.values().any(needs)
-                || self.creating.values().any(|creating| creating.process == id);
+                || self.cx.agents.creating.values().any(|creating| creating.process == id);
             let is_at_work = !self.at_work_in(id).is_empty();
             let is_warm = self.is_warm(id);
-            let (now, idle, handshake) = (self.now, self.options.idle, self.options.handshake);
-            let Some(process) = self.processes.get_mut(&id) else { continue };
+            let (now, idle, handshake) =
+                (self.cx.outbox.now, self.cx.options.idle, self.cx.options.handshake);
+            let Some(process) = self.cx.agents.processes.get_mut(&id) else { continue };
             if process.is_ending {
                 continue;
             }
@@ -460,7 +465,7 @@ impl Core {
                     let last_lines = process.last_lines();
                     let within = Duration::from_millis(handshake);
                     let reason = format!("{NO_HANDSHAKE} within {within:?}");
-                    self.output.push_back(Output::EndAgent { process: id });
+                    self.cx.outbox.push(Output::EndAgent { process: id });
                     self.agent_exited(id, &reason, &last_lines);
                 }
                 continue;
@@ -474,24 +479,24 @@ impl Core {
                 process.idle_since = None;
             } else if now.saturating_sub(*process.idle_since.get_or_insert(now)) >= idle {
                 process.is_ending = true;
-                self.output.push_back(Output::EndAgent { process: id });
+                self.cx.outbox.push(Output::EndAgent { process: id });
             }
         }
     }
 
     /// Starts the processes of warm agents that do not run. One that fails is tried again after [`WARM_RETRY`].
     fn keep_warm(&mut self) {
-        if self.ending || self.log_problem.is_some() {
+        if self.cx.is_ending || self.cx.log_problem.is_some() {
             return;
         }
-        for agent in 0..self.options.warm.len() {
-            let is_kept = self.options.warm.get(agent) == Some(&true) && !self.is_confined(agent);
+        for agent in 0..self.cx.options.warm.len() {
+            let is_kept = self.cx.options.warm.get(agent) == Some(&true) && !self.is_confined(agent);
             if !is_kept || self.process_with(agent, Services::default(), &[]).is_some() {
                 continue;
             }
-            let is_due = |at: &u64| self.now.saturating_sub(*at) >= WARM_RETRY;
-            if self.warmed.get(&agent).is_none_or(is_due) {
-                self.warmed.insert(agent, self.now);
+            let is_due = |at: &u64| self.cx.outbox.now.saturating_sub(*at) >= WARM_RETRY;
+            if self.cx.agents.warmed.get(&agent).is_none_or(is_due) {
+                self.cx.agents.warmed.insert(agent, self.cx.outbox.now);
                 self.start_agent(agent, Services::default(), Vec::new());
             }
         }
@@ -499,14 +504,16 @@ impl Core {
 
     /// Returns true if a process is the one that is kept running for its agent.
     fn is_warm(&self, id: AgentId) -> bool {
-        let Some(agent) = self.processes.get(&id).map(|process| process.agent) else { return false };
-        self.options.warm.get(agent) == Some(&true)
+        let Some(agent) = self.cx.agents.processes.get(&id).map(|process| process.agent) else {
+            return false;
+        };
+        self.cx.options.warm.get(agent) == Some(&true)
             && self.process_with(agent, Services::default(), &[]) == Some(id)
     }
 
     /// Shuts down: starts no new work and ends all processes.
     pub(crate) fn end(&mut self, reason: &str) {
-        self.ending = true;
+        self.cx.is_ending = true;
         let ids: Vec<SessionId> = self.sessions.keys().cloned().collect();
         for id in ids {
             let queued: Vec<Prompt> = self
@@ -518,14 +525,14 @@ impl Core {
                 self.refuse(prompt.connection, &prompt.id, codes::INTERNAL_ERROR, reason, None);
             }
         }
-        let processes: Vec<AgentId> = self.processes.keys().copied().collect();
+        let processes: Vec<AgentId> = self.cx.agents.processes.keys().copied().collect();
         for process in processes {
-            self.output.push_back(Output::EndAgent { process });
+            self.cx.outbox.push(Output::EndAgent { process });
             self.agent_exited(process, reason, &[]);
         }
-        let connections: Vec<ConnectionId> = self.connections.keys().copied().collect();
+        let connections: Vec<ConnectionId> = self.cx.clients.connections.keys().copied().collect();
         for connection in connections {
-            self.output.push_back(Output::Close { connection, code: 1001, reason: reason.to_owned() });
+            self.cx.outbox.push(Output::Close { connection, code: 1001, reason: reason.to_owned() });
         }
     }
 
@@ -554,6 +561,8 @@ impl Core {
         };
         if let (Some((connection, id)), RequestId::Number(number)) = (client, number)
             && let Some(asked) = self
+                .cx
+                .clients
                 .connections
                 .get_mut(&connection)
                 .and_then(|known| known.pending.get_mut(Side::Client, &id))
@@ -563,7 +572,7 @@ impl Core {
         if let Some(session) = session {
             let _ = self.append(session, Channel::ToAgent, line.as_str());
         }
-        self.output.push_back(Output::ToAgent { process, line, session: session.cloned() });
+        self.cx.outbox.push(Output::ToAgent { process, line, session: session.cloned() });
         Ok(())
     }
 
@@ -581,13 +590,13 @@ impl Core {
             self.build_request(process, method, Some(&params), Rewrite::default(), purpose)
         {
             let _ = self.append(session, Channel::ToAgent, line.as_str());
-            self.output.push_back(Output::ToAgent { process, line, session: Some(Arc::clone(session)) });
+            self.cx.outbox.push(Output::ToAgent { process, line, session: Some(Arc::clone(session)) });
         }
     }
 
     /// Detaches a session from a process.
     pub(super) fn release_process(&mut self, process: AgentId, session: &SessionId) {
-        if let Some(process) = self.processes.get_mut(&process) {
+        if let Some(process) = self.cx.agents.processes.get_mut(&process) {
             process.sessions.retain(|_, known| known != session);
         }
         // The next process starts with other tool calls.
@@ -608,11 +617,15 @@ impl Core {
             }
             _ => false,
         };
-        let found: Option<&mut PendingAgentRequest> = self.processes.values_mut().find_map(|process| {
-            let id =
-                process.pending.iter().find(|(.., purpose)| is_it(purpose)).map(|(_, id, _)| id.clone())?;
-            process.pending.get_mut(Side::Client, &id)
-        });
+        let found: Option<&mut PendingAgentRequest> =
+            self.cx.agents.processes.values_mut().find_map(|process| {
+                let id = process
+                    .pending
+                    .iter()
+                    .find(|(.., purpose)| is_it(purpose))
+                    .map(|(_, id, _)| id.clone())?;
+                process.pending.get_mut(Side::Client, &id)
+            });
         if let Some(PendingAgentRequest::Prompt { client, .. }) = found {
             let before = std::mem::replace(client, to);
             return self.supersede(&before);
@@ -646,7 +659,7 @@ impl Core {
         rewrite: Rewrite<'_>,
         purpose: PendingAgentRequest,
     ) -> Option<(RequestId<'static>, String)> {
-        let id = self.processes.get_mut(&process)?.register(purpose)?;
+        let id = self.cx.agents.processes.get_mut(&process)?.register(purpose)?;
         let line = lines::call(Some(&id), method, params, rewrite);
         Some((id, line))
     }

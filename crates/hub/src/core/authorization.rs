@@ -50,13 +50,13 @@ impl Core {
     }
 
     fn role(&self, connection: ConnectionId) -> Role {
-        self.connections.get(&connection).map_or(Role::View, |client| client.identity.role)
+        self.cx.clients.connections.get(&connection).map_or(Role::View, |client| client.identity.role)
     }
 
     /// Checks that a client may pass options that start programs on the hub's machine or lift an agent's restrictions.
     fn may_pass_options(&self, connection: ConnectionId, params: Option<&Raw<'_>>) -> Result<(), Refusal> {
         let role = self.role(connection);
-        let may = self.options.agent_options;
+        let may = self.cx.options.agent_options;
         if may.is_some_and(|least| role >= least) {
             return Ok(());
         }
@@ -92,7 +92,7 @@ impl Core {
     pub(super) fn folder(&self, params: Option<&Raw<'_>>) -> Result<String, Refusal> {
         let Some(cwd) = lines::text_of(params, "cwd") else { return Err(missing_folder()) };
         self.more_folders(params)?;
-        (self.options.folders)(&cwd).map_err(|refusal| folder_error("cwd", &cwd, refusal))
+        (self.cx.options.folders)(&cwd).map_err(|refusal| folder_error("cwd", &cwd, refusal))
     }
 
     /// Returns the additional folders that a request names, if sessions may work in all of them.
@@ -111,7 +111,7 @@ impl Core {
         }
         let resolve = |folder: Raw<'_>| {
             let folder = folder.as_text().ok_or_else(wrong)?.into_owned();
-            (self.options.folders)(&folder).map_err(|refusal| folder_error(KEY, &folder, refusal))
+            (self.cx.options.folders)(&folder).map_err(|refusal| folder_error(KEY, &folder, refusal))
         };
         more.items().map(resolve).collect()
     }
@@ -119,7 +119,7 @@ impl Core {
     /// Reports a notification that was dropped to the operator. The client cannot be told, because notifications have
     /// no response.
     pub(super) fn drop_notification(&mut self, connection: ConnectionId, method: &str, reason: &str) {
-        let Some(client) = self.connections.get_mut(&connection) else { return };
+        let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return };
         client.dropped += 1;
         if client.dropped > TOLD_DROPS {
             return;
@@ -127,7 +127,7 @@ impl Core {
         let end =
             if client.dropped == TOLD_DROPS { "; further drops of this client are not reported" } else { "" };
         let (identity, method) = (client.identity.name.clone(), lines::truncated(method));
-        self.report(format!("dropped notification {method} from {identity}: {reason}{end}"));
+        self.cx.outbox.report(format!("dropped notification {method} from {identity}: {reason}{end}"));
     }
 }
 

@@ -47,7 +47,7 @@ impl Core {
             self.reply(connection, &request, outcome, None);
         }
         let Some(session) = self.sessions.get_mut(id) else { return };
-        let Some(client) = self.connections.get_mut(&connection) else { return };
+        let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return };
         if client.forwarded_key.is_some() {
             return;
         }
@@ -68,8 +68,8 @@ impl Core {
             Start::After(held) => (held.key + 1, Some(Some(held))),
         };
         let replay = held.filter(|_| until > 0).map(|held| {
-            self.last_ticket += 1;
-            Box::new(Replay::new(self.last_ticket, held, until, client.is_translated))
+            let ticket = self.cx.outbox.next_ticket();
+            Box::new(Replay::new(ticket, held, until, client.is_translated))
         });
         let replaying = replay.as_ref().map(|replay| replay.ticket);
         let phase = Phase::CatchingUp { start, until, answer };
@@ -99,7 +99,7 @@ impl Core {
     /// Attaches the client that has opened a session, without history.
     pub(super) fn attach_first(&mut self, connection: ConnectionId, id: &SessionId) {
         let Some(session) = self.sessions.get_mut(id) else { return };
-        let Some(client) = self.connections.get_mut(&connection) else { return };
+        let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return };
         if client.forwarded_key.is_some() {
             return;
         }
@@ -110,14 +110,14 @@ impl Core {
 
     /// Detaches a client from a session. Returns whether it was attached.
     pub(super) fn detach(&mut self, connection: ConnectionId, id: &SessionId) -> bool {
-        let Some(client) = self.connections.get_mut(&connection) else { return false };
+        let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return false };
         let Some(mut subscription) = client.subscriptions.remove(id) else { return false };
         for question in subscription.asked.values() {
             client.questions.close(Side::Agent, &(*question).into());
         }
         // Replies are still due, even if the record that they should follow is not delivered any more.
         for (_, line) in subscription.deferred_replies {
-            self.output.push_back(Output::Send { connection, line });
+            self.cx.outbox.push(Output::Send { connection, line });
         }
         if let Some(session) = self.sessions.get_mut(id) {
             session.subscribers.remove(&connection);
@@ -131,8 +131,12 @@ impl Core {
 
     /// Detaches a client as soon as everything is delivered.
     pub(super) fn detach_when_delivered(&mut self, connection: ConnectionId, id: &SessionId) {
-        let subscription =
-            self.connections.get_mut(&connection).and_then(|client| client.subscriptions.get_mut(id));
+        let subscription = self
+            .cx
+            .clients
+            .connections
+            .get_mut(&connection)
+            .and_then(|client| client.subscriptions.get_mut(id));
         if let Some(subscription) = subscription {
             subscription.detaches_when_delivered = true;
             self.deliver(connection, id);
@@ -154,10 +158,10 @@ impl Core {
     /// The order of the steps is the order that the client sees: replay, then the deferred replies whose record has
     /// been delivered, then the state and the response that end the catch-up, then live records.
     pub(super) fn deliver(&mut self, connection: ConnectionId, id: &SessionId) {
-        let send_window = self.options.send_window;
+        let send_window = self.cx.options.send_window;
         loop {
             let Some(session) = self.sessions.get_mut(id) else { return };
-            let Some(client) = self.connections.get_mut(&connection) else { return };
+            let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return };
             // The ids of sub-agent sessions are not known before the log has been read.
             if client.is_paused || session.state.is_none() {
                 return;
@@ -169,7 +173,7 @@ impl Core {
                 && let Some((_, line)) =
                     subscription.deferred_replies.pop_front_if(|(after, _)| *after < subscription.offset)
             {
-                self.output.push_back(Output::Send { connection, line });
+                self.cx.outbox.push(Output::Send { connection, line });
             }
             if !is_replaying
                 && let Phase::CatchingUp { until, .. } = subscription.phase
@@ -188,7 +192,7 @@ impl Core {
             // Backpressure: nothing is sent while the send window is full. `acknowledge` continues delivery. The log is
             // read again later, so nothing needs to be queued for a slow client.
             if subscription.is_reading || !subscription.has_window(send_window) {
-                subscription.lagging_since.get_or_insert(self.now);
+                subscription.lagging_since.get_or_insert(self.cx.outbox.now);
                 // Some HTTP clients open the stream of a session only after they have this response. If it waited for
                 // the send window, neither side would continue.
                 if client.dedups_by_id
@@ -200,7 +204,7 @@ impl Core {
                 return;
             }
             if is_replaying {
-                subscription.lagging_since.get_or_insert(self.now);
+                subscription.lagging_since.get_or_insert(self.cx.outbox.now);
                 let is_native = client.wants_native
                     && session.state.as_ref().is_some_and(|state| state.origins.is_all_native());
                 if let Some(replay) = subscription.replay.take_if(|replay| is_native && replay.is_new()) {
@@ -213,16 +217,16 @@ impl Core {
                 }
                 if let Some(replay) = subscription.replay.take() {
                     subscription.is_reading = true;
-                    self.output.push_back(Output::Replay { connection, session: Arc::clone(id), replay });
+                    self.cx.outbox.push(Output::Replay { connection, session: Arc::clone(id), replay });
                 }
                 return;
             }
             // The subscriber has fallen behind the tail: continue from the log, one portion at a time.
             if subscription.offset < session.tail_start {
                 subscription.is_reading = true;
-                subscription.lagging_since.get_or_insert(self.now);
+                subscription.lagging_since.get_or_insert(self.cx.outbox.now);
                 let (from, end) = (subscription.offset, session.next);
-                self.output.push_back(Output::Read { connection, session: Arc::clone(id), from, end });
+                self.cx.outbox.push(Output::Read { connection, session: Arc::clone(id), from, end });
                 return;
             }
             let offset = subscription.offset;
@@ -269,7 +273,7 @@ impl Core {
                 }
             };
             subscription.sent += line.text.len() as u64;
-            self.output.push_back(Output::Send { connection, line });
+            self.cx.outbox.push(Output::Send { connection, line });
         }
     }
 
@@ -283,7 +287,7 @@ impl Core {
         to: u64,
     ) {
         let Some(session) = self.sessions.get(id) else { return };
-        let Some(client) = self.connections.get_mut(&connection) else { return };
+        let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return };
         let Some(subscription) = client.subscriptions.get_mut(id) else { return };
         // The client may have attached again at another offset meanwhile.
         if !subscription.is_reading || subscription.offset != from {
@@ -320,7 +324,7 @@ impl Core {
                         }
                     };
                     subscription.sent += line.text.len() as u64;
-                    self.output.push_back(Output::Send { connection, line });
+                    self.cx.outbox.push(Output::Send { connection, line });
                 }
                 Ok(Message::Request(_)) if is_live => questions.push(record.sequence),
                 _ => {}
@@ -342,7 +346,7 @@ impl Core {
         portion: Vec<ReplayLine>,
     ) {
         let Some(session) = self.sessions.get(id) else { return };
-        let Some(client) = self.connections.get_mut(&connection) else { return };
+        let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return };
         let Some(subscription) = client.subscriptions.get_mut(id) else { return };
         // The client may have started another replay meanwhile.
         if subscription.replaying != Some(replay.ticket) {
@@ -361,14 +365,14 @@ impl Core {
             let native = is_known.then_some(Native::Known);
             let line = client_line(&notification, state, id, cursor, native.as_ref());
             subscription.sent += line.text.len() as u64;
-            self.output.push_back(Output::Send { connection, line });
+            self.cx.outbox.push(Output::Send { connection, line });
         }
         if replay.is_done() {
             subscription.replaying = None;
             subscription.offset = replay.end();
             let unreadable = replay.unreadable();
             if unreadable > 0 {
-                self.report(format!(
+                self.cx.outbox.report(format!(
                     "{unreadable} updates of session {id} cannot be decoded and are not replayed"
                 ));
             }
@@ -380,10 +384,10 @@ impl Core {
 
     /// Closes the connection of a client for which the log cannot be read: a gap must not go unnoticed.
     pub(crate) fn read_failed(&mut self, connection: ConnectionId, id: &SessionId, reason: &str) {
-        let client = self.connections.get(&connection);
+        let client = self.cx.clients.connections.get(&connection);
         // A session that was deleted meanwhile has no log.
         if client.is_some_and(|client| client.subscriptions.contains_key(id)) {
-            self.report(format!("cannot read the log of session {id}: {reason}"));
+            self.cx.outbox.report(format!("cannot read the log of session {id}: {reason}"));
             self.close_connection(connection, format!("cannot read the log of session {id}"));
         }
     }
@@ -392,7 +396,7 @@ impl Core {
     /// order.
     fn finish_catch_up(&mut self, connection: ConnectionId, id: &SessionId) {
         let Some(session) = self.sessions.get(id) else { return };
-        let Some(client) = self.connections.get_mut(&connection) else { return };
+        let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return };
         let state = session.state.as_ref().map(SessionState::state_update);
         let asks = client.identity.role >= Role::Answer;
         let questions = session.state.iter().flat_map(|state| &state.questions);
@@ -412,7 +416,7 @@ impl Core {
             let text = state_line(id, &state, offset - 1, open.len());
             subscription.sent += text.len() as u64;
             let line = update_line(text, id, Some(lines::cursor(id, offset - 1)));
-            self.output.push_back(Output::Send { connection, line });
+            self.cx.outbox.push(Output::Send { connection, line });
         }
         if let Some((request, outcome)) = answer {
             self.reply(connection, &request, outcome, None);
@@ -424,7 +428,7 @@ impl Core {
 
     /// Handles an ack of a client: `acked` bytes of the session have left the send window in total.
     pub(crate) fn acknowledge(&mut self, connection: ConnectionId, id: &SessionId, acked: u64) {
-        let Some(client) = self.connections.get_mut(&connection) else { return };
+        let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return };
         let Some(subscription) = client.subscriptions.get_mut(id) else { return };
         // Never more than was sent: a wrong report must not open the window.
         subscription.acked = acked.min(subscription.sent);
@@ -438,7 +442,9 @@ impl Core {
         id: &str,
         cursor: &str,
     ) -> Result<(), ResumeError> {
-        let Some(client) = self.connections.get(&connection) else { return Err(ResumeError::UnknownSession) };
+        let Some(client) = self.cx.clients.connections.get(&connection) else {
+            return Err(ResumeError::UnknownSession);
+        };
         let session = self.sessions.get(id).filter(|session| session.is_visible_to(&client.identity));
         let session = session.ok_or(ResumeError::UnknownSession)?;
         let held = lines::parse_cursor(id, cursor).filter(|held| held.end <= session.next);
@@ -460,7 +466,7 @@ impl Core {
         connection: ConnectionId,
         id: &SessionId,
     ) -> Option<(RequestId<'static>, Outcome)> {
-        let subscription = self.connections.get_mut(&connection)?.subscriptions.get_mut(id)?;
+        let subscription = self.cx.clients.connections.get_mut(&connection)?.subscriptions.get_mut(id)?;
         subscription.phase.take_answer()
     }
 }

@@ -11,7 +11,7 @@ use super::{AgentId, Core, Output, SessionId};
 impl Core {
     /// Makes sessions dormant that have had neither work nor subscribers for long enough.
     pub(super) fn suspend_idle_sessions(&mut self) {
-        let (now, idle) = (self.now, self.options.idle);
+        let (now, idle) = (self.cx.outbox.now, self.cx.options.idle);
         let mut overdue = Vec::new();
         for session in
             self.sessions.values_mut().filter(|session| session.process.is_some() && session.is_owned)
@@ -26,7 +26,7 @@ impl Core {
             if self.sessions.get(&id).is_some_and(|session| session.is_unresponsive) {
                 // A session does not return to an unresponsive process.
                 self.replace_agent(&id);
-                self.output.push_back(Output::CloseLog { session: id });
+                self.cx.outbox.push(Output::CloseLog { session: id });
             } else {
                 self.park(&id);
             }
@@ -48,7 +48,7 @@ impl Core {
         let Some(process) = session.process else { return };
         let is_about_it = |purpose: &PendingAgentRequest| purpose.session() == Some(id);
         // A response could arrive after the log is closed, so a session with a pending request stays open.
-        let may_rest = self.processes.get(&process).is_some_and(|process| {
+        let may_rest = self.cx.agents.processes.get(&process).is_some_and(|process| {
             process.is_ready
                 && !process.is_ending
                 && !process.pending.iter().any(|(.., purpose)| is_about_it(purpose))
@@ -61,8 +61,8 @@ impl Core {
         // The process keeps the session open. If it exits meanwhile, the next prompt resumes the session in another
         // one.
         session.parked = Some(process);
-        self.summary_version += 1;
-        self.output.push_back(Output::CloseLog { session: Arc::clone(id) });
+        self.cx.outbox.summary_version += 1;
+        self.cx.outbox.push(Output::CloseLog { session: Arc::clone(id) });
     }
 
     /// Reattaches a dormant session to the process that still has it. Returns whether there is one.
@@ -74,12 +74,12 @@ impl Core {
             let known = session.agent_session().and_then(|own| process.sessions.get(own));
             !process.is_ending && !process.is_unresponsive && known == Some(id)
         };
-        if session.process.is_some() || !self.processes.get(&process).is_some_and(is_here) {
+        if session.process.is_some() || !self.cx.agents.processes.get(&process).is_some_and(is_here) {
             return false;
         }
         session.process = Some(process);
         session.lost = None;
-        self.summary_version += 1;
+        self.cx.outbox.summary_version += 1;
         true
     }
 

@@ -56,12 +56,14 @@ impl Core {
         connection: ConnectionId,
         line: &Arc<str>,
     ) -> Result<(), Refusal> {
-        if let Some(key) = self.connections.get(&connection).and_then(|client| client.forwarded_key.clone()) {
+        if let Some(key) =
+            self.cx.clients.connections.get(&connection).and_then(|client| client.forwarded_key.clone())
+        {
             self.reject_not_owner(key, id);
             return Ok(());
         }
         let Some(session) = self.sessions.get_mut(id) else { return Ok(()) };
-        let hub = session.hub.clone().filter(|hub| self.cluster.hubs.contains_key(hub));
+        let hub = session.hub.clone().filter(|hub| self.cx.cluster.hubs.contains_key(hub));
         if let Some(hub) = hub {
             return self.forward_request(hub, id, connection, line);
         }
@@ -84,13 +86,12 @@ impl Core {
         connection: ConnectionId,
         line: &Arc<str>,
     ) -> Result<(), Refusal> {
-        let Some(client) = self.connections.get(&connection) else { return Ok(()) };
-        if self.cluster.forwarded.len() >= MAX_FORWARDED {
+        let Some(client) = self.cx.clients.connections.get(&connection) else { return Ok(()) };
+        if self.cx.cluster.forwarded.len() >= MAX_FORWARDED {
             let message = "too many requests wait for other hubs; try again later".to_owned();
             return Err((codes::INTERNAL_ERROR, message, None));
         }
-        self.last_ticket += 1;
-        let ticket = self.last_ticket;
+        let ticket = self.cx.outbox.next_ticket();
         let line = self.with_idempotency_key(line, ticket);
         // Visibility of the session was checked before.
         let Identity { name, role, all: _, made } = &client.identity;
@@ -119,7 +120,7 @@ impl Core {
         if OPERATION_ID.of(&params).is_some() {
             return Arc::clone(line);
         }
-        let name = format!("{}.{ticket}", self.options.name.as_deref().unwrap_or_default());
+        let name = format!("{}.{ticket}", self.cx.options.name.as_deref().unwrap_or_default());
         let params = OPERATION_ID.set(&params, name);
         lines::call(id.as_ref(), &method, Some(&params), Rewrite::default()).into()
     }
@@ -143,8 +144,8 @@ impl Core {
             is_refused: false,
             is_superseded: false,
         };
-        self.cluster.forwarded.insert(ticket, forwarded);
-        self.output.push_back(output);
+        self.cx.cluster.forwarded.insert(ticket, forwarded);
+        self.cx.outbox.push(output);
     }
 
     /// Forwards the answer of a client to a question of a session of another hub.
@@ -157,13 +158,13 @@ impl Core {
         (connection, line): (ConnectionId, &Arc<str>),
     ) {
         let hub = self.sessions.get(id).and_then(|session| session.hub.clone());
-        let Some(hub) = hub.filter(|hub| self.cluster.hubs.contains_key(hub)) else {
+        let Some(hub) = hub.filter(|hub| self.cx.cluster.hubs.contains_key(hub)) else {
             // If too many messages wait, the answer is dropped like one that arrives too late.
             let _ = self.forward_to_owner(id, connection, line);
             return;
         };
         // The client that has answered gets no cancellation for its own question.
-        if let Some(client) = self.connections.get_mut(&connection)
+        if let Some(client) = self.cx.clients.connections.get_mut(&connection)
             && let Some(number) =
                 client.subscriptions.get_mut(id).and_then(|known| known.asked.remove(&offset))
         {
@@ -171,9 +172,9 @@ impl Core {
         }
         self.record_action(id, ClientAction::Answer(offset), connection);
         let (key, text) = outcome_text(outcome);
-        self.last_ticket += 1;
+        let ticket = self.cx.outbox.next_ticket();
         let message = json!({"session": &**id, "question": offset, key: text, "by": by});
-        self.send_forwarded(self.last_ticket, hub, id, &message, None);
+        self.send_forwarded(ticket, hub, id, &message, None);
     }
 
     /// Cancels a forwarded request of a client. Returns whether there was one.
@@ -184,19 +185,19 @@ impl Core {
                     && matches!(Message::decode(line, WireFormat::Any), Ok(Message::Request(request)) if request.id == *id)
             })
         };
-        let found = self.cluster.forwarded.iter().find(|(_, forwarded)| is_it(forwarded));
+        let found = self.cx.cluster.forwarded.iter().find(|(_, forwarded)| is_it(forwarded));
         let Some((number, forwarded)) = found else { return false };
         let (number, hub, session) = (*number, Arc::clone(&forwarded.hub), Arc::clone(&forwarded.session));
-        let key = format!("{}.{number}", self.options.name.as_deref().unwrap_or_default());
-        self.last_ticket += 1;
+        let key = format!("{}.{number}", self.cx.options.name.as_deref().unwrap_or_default());
+        let ticket = self.cx.outbox.next_ticket();
         let message = json!({"session": &*session, "cancel": key});
-        self.send_forwarded(self.last_ticket, hub, &session, &message, None);
+        self.send_forwarded(ticket, hub, &session, &message, None);
         true
     }
 
     /// Handles the reply of another hub; `None` if it did not reply in time.
     pub(crate) fn forward_answered(&mut self, ticket: u64, reply: Option<&str>) {
-        let Some(forwarded) = self.cluster.forwarded.get_mut(&ticket) else { return };
+        let Some(forwarded) = self.cx.cluster.forwarded.get_mut(&ticket) else { return };
         let Some(reply) = reply.and_then(|reply| serde_json::from_str::<Value>(reply).ok()) else {
             forwarded.is_due = true;
             return;
@@ -209,12 +210,12 @@ impl Core {
         // The owner sends the response to a duplicate, possibly an older one over a connection that is closed by now.
         // If the client still waits here, the request is sent again and gets the outcome that is known by then.
         if reply.get("taken").is_some() && self.is_awaited(ticket) {
-            if let Some(forwarded) = self.cluster.forwarded.get_mut(&ticket) {
+            if let Some(forwarded) = self.cx.cluster.forwarded.get_mut(&ticket) {
                 (forwarded.is_due, forwarded.is_superseded) = (true, true);
             }
             return;
         }
-        let Some(ForwardedRequest { session, client, .. }) = self.cluster.forwarded.remove(&ticket) else {
+        let Some(ForwardedRequest { session, client, .. }) = self.cx.cluster.forwarded.remove(&ticket) else {
             return;
         };
         let word = |key: &str| reply.get(key).and_then(Value::as_str).map(str::to_owned);
@@ -238,11 +239,11 @@ impl Core {
 
     /// Returns whether the client of a forwarded request is still connected and waits for the response.
     fn is_awaited(&self, ticket: u64) -> bool {
-        let client = self.cluster.forwarded.get(&ticket).and_then(|forwarded| forwarded.client.as_ref());
+        let client = self.cx.cluster.forwarded.get(&ticket).and_then(|forwarded| forwarded.client.as_ref());
         let Some((connection, line)) = client else { return false };
         match Message::decode(line, WireFormat::Any) {
             Ok(Message::Request(request)) => {
-                let client = self.connections.get(connection);
+                let client = self.cx.clients.connections.get(connection);
                 client.is_some_and(|client| client.pending.contains(Side::Client, &request.id.into_owned()))
             }
             _ => false,
@@ -252,7 +253,7 @@ impl Core {
     /// Sends a forwarded request again, as a new request.
     pub(super) fn resend_forwarded(&mut self, ticket: u64) {
         let Some(ForwardedRequest { client: Some((connection, line)), .. }) =
-            self.cluster.forwarded.remove(&ticket)
+            self.cx.cluster.forwarded.remove(&ticket)
         else {
             return;
         };
@@ -263,6 +264,7 @@ impl Core {
     pub(super) fn fail_forwarded(&mut self, problem: &str) {
         // Answers to questions remain: their clients do not wait for a response.
         let tickets: Vec<u64> = self
+            .cx
             .cluster
             .forwarded
             .iter()
@@ -271,7 +273,7 @@ impl Core {
             .collect();
         for ticket in tickets {
             let Some((connection, line)) =
-                self.cluster.forwarded.remove(&ticket).and_then(|forwarded| forwarded.client)
+                self.cx.cluster.forwarded.remove(&ticket).and_then(|forwarded| forwarded.client)
             else {
                 continue;
             };
@@ -292,7 +294,7 @@ impl Core {
         after: Option<u64>,
     ) -> Option<String> {
         let session = self.sessions.get(id)?;
-        let subscription = self.connections.get(&connection)?.subscriptions.get(id)?;
+        let subscription = self.cx.clients.connections.get(&connection)?.subscriptions.get(id)?;
         let is_delivered =
             subscription.offset >= session.next && after.is_none_or(|after| subscription.offset > after);
         let operation = params.and_then(|params| OPERATION_ID.of(params)).filter(|_| is_delivered)?;
@@ -301,7 +303,7 @@ impl Core {
 
     /// Retries a forwarded request that did not reach the owner, after finding the owner again.
     pub(super) fn retry_forwarded(&mut self, ticket: u64, was_refused: bool) {
-        let Some(ForwardedRequest { session: id, client, .. }) = self.cluster.forwarded.remove(&ticket)
+        let Some(ForwardedRequest { session: id, client, .. }) = self.cx.cluster.forwarded.remove(&ticket)
         else {
             return;
         };
@@ -345,15 +347,15 @@ impl Core {
         let Ok(message) = serde_json::from_str::<Value>(message) else { return };
         let word = |key: &str| message.get(key).and_then(Value::as_str);
         let Some(id) = word("session").map(SessionId::from) else { return };
-        let replies = self.cluster.replies.get(&id, key).cloned();
+        let replies = self.cx.cluster.replies.get(&id, key).cloned();
         if let Some(Outcome::Result(text) | Outcome::Error(text)) = replies {
-            self.output.push_back(Output::ForwardReply { key: key.to_owned(), session: id, text });
+            self.cx.outbox.push(Output::ForwardReply { key: key.to_owned(), session: id, text });
             return;
         }
         if !self.sessions.get(&id).is_some_and(|session| session.is_owned) {
             return self.reject_not_owner(key.to_owned(), &id);
         }
-        if self.cluster.received.contains_key(key) {
+        if self.cx.cluster.received.contains_key(key) {
             return;
         }
         if let Some(cancelled) = word("cancel") {
@@ -376,14 +378,14 @@ impl Core {
             let (word, text) = outcome_text(&error);
             return self.send_forward_reply(key, &id, &json!({word: text, "declined": true}));
         };
-        self.cluster.last_received += 1;
-        let connection = FIRST_FORWARDED_ID + self.cluster.last_received;
+        self.cx.cluster.last_received += 1;
+        let connection = FIRST_FORWARDED_ID + self.cx.cluster.last_received;
         let agent = self
             .sessions
             .get(&id)
-            .and_then(|session| self.options.agents.iter().position(|agent| *agent == session.info.agent));
+            .and_then(|session| self.cx.options.agents.iter().position(|agent| *agent == session.info.agent));
         self.connected(connection, identity, agent.unwrap_or_default(), false, false);
-        if let Some(proxy) = self.connections.get_mut(&connection) {
+        if let Some(proxy) = self.cx.clients.connections.get_mut(&connection) {
             let word = |at: usize| message["client"][at].as_str().unwrap_or_default().to_owned();
             proxy.client = (word(0), word(1));
             proxy.is_initialized = true;
@@ -391,7 +393,7 @@ impl Core {
             proxy.forwarded_key = Some(key.to_owned());
         }
         let received = ReceivedRequest { connection, session: Arc::clone(&id) };
-        self.cluster.received.insert(key.to_owned(), received);
+        self.cx.cluster.received.insert(key.to_owned(), received);
         let is_request = matches!(Message::decode(&line, WireFormat::Any), Ok(Message::Request(_)));
         self.client_line(connection, &line);
         if !is_request {
@@ -401,8 +403,10 @@ impl Core {
     }
 
     fn cancel_received(&mut self, key: &str) {
-        let Some(connection) = self.cluster.received.get(key).map(|proxy| proxy.connection) else { return };
-        let open = self.connections.get(&connection).map(|proxy| proxy.pending.iter());
+        let Some(connection) = self.cx.cluster.received.get(key).map(|proxy| proxy.connection) else {
+            return;
+        };
+        let open = self.cx.clients.connections.get(&connection).map(|proxy| proxy.pending.iter());
         let open = open.into_iter().flatten().map(|(_, id, _)| lines::id_text(id));
         for id in open.collect::<Vec<_>>() {
             if let Ok(params) = Raw::parse(format!(r#"{{"requestId":{id}}}"#)) {
@@ -418,7 +422,7 @@ impl Core {
         asked: PendingClientRequest,
         outcome: Outcome,
     ) {
-        let proxy = self.connections.get(&connection);
+        let proxy = self.cx.clients.connections.get(&connection);
         let Some((key, identity)) =
             proxy.and_then(|proxy| Some((proxy.forwarded_key.clone()?, proxy.identity.key())))
         else {
@@ -430,14 +434,14 @@ impl Core {
         // Every forwarded request has a key, unless it was declined.
         let reply = json!({word: text, "after": after, "declined": asked.operation.is_none()});
         if let Some(operation) = asked.operation {
-            self.answers.keep(&identity, operation, outcome);
+            self.cx.clients.answers.keep(&identity, operation, outcome);
         }
         self.send_forward_reply(&key, &session, &reply);
     }
 
     /// Supersedes a prompt by a duplicate, which gets the response instead.
     pub(super) fn supersede(&mut self, (connection, request): &(ConnectionId, RequestId<'static>)) {
-        let key = self.connections.get(connection).and_then(|proxy| proxy.forwarded_key.clone());
+        let key = self.cx.clients.connections.get(connection).and_then(|proxy| proxy.forwarded_key.clone());
         let Some(key) = key else {
             // The connection is usually closed by then.
             let message =
@@ -450,26 +454,22 @@ impl Core {
     }
 
     fn dismiss(&mut self, key: &str) -> Option<SessionId> {
-        let ReceivedRequest { connection, session } = self.cluster.received.remove(key)?;
-        self.connections.remove(&connection);
+        let ReceivedRequest { connection, session } = self.cx.cluster.received.remove(key)?;
+        self.cx.clients.connections.remove(&connection);
         Some(session)
     }
 
     fn send_forward_reply(&mut self, key: &str, session: &SessionId, reply: &Value) {
         let text = reply.to_string();
-        self.cluster.replies.keep(session, key.to_owned(), Outcome::Result(text.clone()));
-        self.output.push_back(Output::ForwardReply {
-            key: key.to_owned(),
-            session: Arc::clone(session),
-            text,
-        });
+        self.cx.cluster.replies.keep(session, key.to_owned(), Outcome::Result(text.clone()));
+        self.cx.outbox.push(Output::ForwardReply { key: key.to_owned(), session: Arc::clone(session), text });
     }
 
     /// Replies that this hub does not own the session.
     pub(super) fn reject_not_owner(&mut self, key: String, session: &SessionId) {
         self.dismiss(&key);
         let text = json!({"elsewhere": true}).to_string();
-        self.output.push_back(Output::ForwardReply { key, session: Arc::clone(session), text });
+        self.cx.outbox.push(Output::ForwardReply { key, session: Arc::clone(session), text });
     }
 }
 

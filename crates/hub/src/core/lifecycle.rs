@@ -90,7 +90,7 @@ impl Core {
     pub(super) fn is_used(&self, process: AgentId) -> bool {
         let is_here = |session: &Session| [session.process, session.parked].contains(&Some(process));
         self.sessions.values().any(is_here)
-            || self.creating.values().any(|creating| creating.process == process)
+            || self.cx.agents.creating.values().any(|creating| creating.process == process)
     }
 
     fn create(
@@ -100,8 +100,8 @@ impl Core {
         client: (ConnectionId, RequestId<'static>),
         opening: CreationKind,
     ) {
-        let Some(agent) = self.processes.get(&process).map(|process| process.agent) else { return };
-        let client_known = self.connections.get(&client.0);
+        let Some(agent) = self.cx.agents.processes.get(&process).map(|process| process.agent) else { return };
+        let client_known = self.cx.clients.connections.get(&client.0);
         let is_forwarded = client_known.is_some_and(|client| client.forwarded_key.is_some());
         let identity = client_known.map(|client| client.identity.clone());
         let owner = identity.as_ref().map(|identity| identity.name.to_string()).unwrap_or_default();
@@ -109,21 +109,20 @@ impl Core {
         let starter = identity
             .filter(|identity| identity.role < Role::Admin && !is_forwarded)
             .map(|identity| (identity.name, identity.made));
-        self.last_ticket += 1;
-        let ticket = self.last_ticket;
+        let ticket = self.cx.outbox.next_ticket();
         let creating =
             PendingCreation { process, folder: folder.clone(), client, starter: starter.clone(), opening };
         // The log is created before the agent is asked: otherwise updates of the new session could arrive without a
         // log.
-        self.creating.insert(ticket, creating);
-        let agent = self.options.agents.get(agent).cloned().unwrap_or_default();
-        self.output.push_back(Output::Create { ticket, agent, owner, folder, starter });
+        self.cx.agents.creating.insert(ticket, creating);
+        let agent = self.cx.options.agents.get(agent).cloned().unwrap_or_default();
+        self.cx.outbox.push(Output::Create { ticket, agent, owner, folder, starter });
     }
 
     /// Continues after the log of a session was created, or could not be.
     pub(crate) fn created(&mut self, ticket: u64, known: Result<SessionInfo, String>) {
         let Some(PendingCreation { process, folder, client, starter, opening }) =
-            self.creating.remove(&ticket)
+            self.cx.agents.creating.remove(&ticket)
         else {
             return;
         };
@@ -141,7 +140,7 @@ impl Core {
         // The store already has this share. Reading it again gives the same.
         session.shared.extend(starter);
         self.sessions.insert(Arc::clone(&id), session);
-        if !self.processes.contains_key(&process) {
+        if !self.cx.agents.processes.contains_key(&process) {
             // The agent process has exited. The client has already been told.
             self.discard_session(&id);
             return;
@@ -161,7 +160,7 @@ impl Core {
                 };
                 // Appended before it is sent, so that the log contains every request that an agent may have executed.
                 let _ = self.append(&id, Channel::ToAgent, line.as_str());
-                self.output.push_back(Output::ToAgent { process, line, session: Some(id) });
+                self.cx.outbox.push(Output::ToAgent { process, line, session: Some(id) });
             }
             CreationKind::Forked(Fork { request, answer, title }) => {
                 let _ = self.append(&id, Channel::ToAgent, request);
@@ -177,8 +176,12 @@ impl Core {
             }
             CreationKind::Adopted { agent_session, params } => {
                 // Another client has adopted it first.
-                let known =
-                    self.processes.get(&process).and_then(|process| process.sessions.get(&agent_session));
+                let known = self
+                    .cx
+                    .agents
+                    .processes
+                    .get(&process)
+                    .and_then(|process| process.sessions.get(&agent_session));
                 if let Some(known) = known.map(Arc::clone) {
                     let message = format!("the hub already has this session, as {known}");
                     let data = json!({"sessionId": &*known});
@@ -202,7 +205,7 @@ impl Core {
                 let _ = self.append(&id, Channel::ToAgent, line.as_str());
                 // The history arrives before the response and becomes the beginning of the log.
                 self.bind_agent_session(process, &id, &agent_session);
-                self.output.push_back(Output::ToAgent { process, line, session: Some(id) });
+                self.cx.outbox.push(Output::ToAgent { process, line, session: Some(id) });
             }
         }
     }
@@ -221,7 +224,7 @@ impl Core {
             return;
         };
         let _ = self.append(id, Channel::ToClient, line);
-        self.output.push_back(Output::Changed { session: Arc::clone(id) });
+        self.cx.outbox.push(Output::Changed { session: Arc::clone(id) });
         let result = Raw::parse(result.as_str()).ok().filter(Raw::is_object);
         let result = result.unwrap_or_else(|| Raw::from(json!({})));
         let result_for_client = Outcome::Result(ADOPTED_SESSION.set(&result, &**id).to_string());
@@ -233,7 +236,12 @@ impl Core {
         let Outcome::Result(text) = &outcome else { return outcome };
         let Ok(result) = Raw::parse(text.as_str()) else { return outcome };
         let Some(sessions) = result.get("sessions") else { return outcome };
-        let agent = self.processes.get(&process).and_then(|process| self.options.agents.get(process.agent));
+        let agent = self
+            .cx
+            .agents
+            .processes
+            .get(&process)
+            .and_then(|process| self.cx.options.agents.get(process.agent));
         let known: HashMap<&str, &SessionId> = self
             .sessions
             .values()
@@ -253,8 +261,13 @@ impl Core {
 
     /// Records the handshake of the agent at the beginning of a log.
     fn record_handshake(&mut self, process: AgentId, id: &SessionId) {
-        let said =
-            self.processes.get(&process).map(|process| process.handshake_lines.clone()).unwrap_or_default();
+        let said = self
+            .cx
+            .agents
+            .processes
+            .get(&process)
+            .map(|process| process.handshake_lines.clone())
+            .unwrap_or_default();
         for (channel, text) in said {
             let _ = self.append(id, channel, text);
         }
@@ -268,7 +281,7 @@ impl Core {
     /// Removes a session whose creation failed.
     pub(super) fn discard_session(&mut self, id: &SessionId) {
         self.drop_session(id);
-        self.output.push_back(Output::Remove { session: Arc::clone(id) });
+        self.cx.outbox.push(Output::Remove { session: Arc::clone(id) });
     }
 
     /// Removes dormant sessions whose logs no longer exist, because another process has deleted them.
@@ -284,7 +297,7 @@ impl Core {
     }
 
     fn drop_session(&mut self, id: &SessionId) {
-        self.summary_version += 1;
+        self.cx.outbox.summary_version += 1;
         if let Some(session) = self.sessions.remove(id) {
             for connection in session.subscribers {
                 self.detach(connection, id);
@@ -301,7 +314,7 @@ impl Core {
                 self.refuse(connection, &request, codes::RESOURCE_NOT_FOUND, message, Some(data));
             }
         }
-        for process in self.processes.values_mut() {
+        for process in self.cx.agents.processes.values_mut() {
             process.sessions.retain(|_, session| session != id);
         }
     }
@@ -328,7 +341,7 @@ impl Core {
         let agent_session = agent_session.into_owned();
         self.append_hub_record(id, &HubRecord::AgentSession(AgentSessionRecord::new(&*agent_session)));
         let _ = self.append(id, Channel::ToClient, answer);
-        self.output.push_back(Output::Changed { session: Arc::clone(id) });
+        self.cx.outbox.push(Output::Changed { session: Arc::clone(id) });
         let result_for_client = with_session(result, id);
         // The client that opened the session gets every record from the first one.
         self.attach_first(client.0, id);
@@ -341,7 +354,7 @@ impl Core {
     /// Binds a session to its id at the agent. The lines that the agent has already sent about it are appended to its
     /// log.
     pub(super) fn bind_agent_session(&mut self, process: AgentId, id: &SessionId, agent_session: &str) {
-        let Some(known) = self.processes.get_mut(&process) else { return };
+        let Some(known) = self.cx.agents.processes.get_mut(&process) else { return };
         known.sessions.insert(agent_session.to_owned(), Arc::clone(id));
         let early = std::mem::take(&mut known.early);
         known.early_bytes = 0;
@@ -351,7 +364,7 @@ impl Core {
         for (session, line) in early {
             if session == agent_session {
                 self.agent_line(process, &line);
-            } else if let Some(known) = self.processes.get_mut(&process) {
+            } else if let Some(known) = self.cx.agents.processes.get_mut(&process) {
                 known.early_bytes += line.len();
                 known.early.push_back((session, line));
             }
@@ -367,11 +380,12 @@ impl Core {
         }
         if let Some(process) = session.process {
             // A process that is ending gets no more work. Waiting messages go to the next one.
-            return self.processes.get(&process).is_some_and(|process| !process.is_ending);
+            return self.cx.agents.processes.get(&process).is_some_and(|process| !process.is_ending);
         }
         // A parked session is still open in its process, so it needs no `session/resume`.
-        if let Some(process) = session.parked.filter(|process| self.processes.contains_key(process)) {
-            if self.processes.get(&process).is_some_and(|process| process.is_ending) {
+        if let Some(process) = session.parked.filter(|process| self.cx.agents.processes.contains_key(process))
+        {
+            if self.cx.agents.processes.get(&process).is_some_and(|process| process.is_ending) {
                 return false;
             }
             if self.unpark(id) {
@@ -379,7 +393,7 @@ impl Core {
             }
         }
         let Some(session) = self.sessions.get_mut(id) else { return false };
-        let Some(agent) = self.options.agents.iter().position(|agent| *agent == session.info.agent) else {
+        let Some(agent) = self.cx.options.agents.iter().position(|agent| *agent == session.info.agent) else {
             let message =
                 format!("the agent {} is no longer configured; start the hub with it", session.info.agent);
             let error = Outcome::error(codes::INTERNAL_ERROR, message, None);
@@ -387,7 +401,7 @@ impl Core {
             return false;
         };
         // The session may have been created by a hub with other folders.
-        if let Err(FolderRefusal { reason, roots }) = (self.options.folders)(&session.info.folder) {
+        if let Err(FolderRefusal { reason, roots }) = (self.cx.options.folders)(&session.info.folder) {
             let folder = session.info.folder.clone();
             let message = format!("cannot resume the session in {folder}: {reason}");
             let (message, data) = self.with_hubs(&folder, message, json!({"folder": folder, "roots": roots}));
@@ -396,7 +410,7 @@ impl Core {
         }
         // Set before the process is started: further messages wait instead of starting a second one.
         session.is_resuming = true;
-        self.summary_version += 1;
+        self.cx.outbox.summary_version += 1;
         let services = self.services_of(id);
         let services = self.offered(agent, services);
         let roots =
@@ -408,7 +422,7 @@ impl Core {
             session.lost = None;
         }
         // A process that is still starting resumes its sessions when the handshake is complete.
-        if self.processes.get(&process).is_some_and(|process| process.is_ready) {
+        if self.cx.agents.processes.get(&process).is_some_and(|process| process.is_ready) {
             self.resume_session(process, id);
         }
         false
@@ -431,7 +445,8 @@ impl Core {
         // The capabilities of the new process precede everything it says in this session.
         self.record_handshake(process, id);
         // An agent that numbers its sessions from the start has given this id to another session.
-        let known = self.processes.get(&process).and_then(|process| process.sessions.get(&agent_session));
+        let known =
+            self.cx.agents.processes.get(&process).and_then(|process| process.sessions.get(&agent_session));
         if known.is_some_and(|other| other != id) {
             return self.recreate_session(process, id, 0);
         }
@@ -444,11 +459,11 @@ impl Core {
             return;
         };
         let _ = self.append(id, Channel::ToAgent, line.as_str());
-        if let Some(known) = self.processes.get_mut(&process) {
+        if let Some(known) = self.cx.agents.processes.get_mut(&process) {
             // Registered before the response, because some agents replay their history before it.
             known.sessions.insert(agent_session, Arc::clone(id));
         }
-        self.output.push_back(Output::ToAgent { process, line, session: Some(Arc::clone(id)) });
+        self.cx.outbox.push(Output::ToAgent { process, line, session: Some(Arc::clone(id)) });
     }
 
     /// Creates a new session in an agent that has lost the old one, so that the hub's session can continue.
@@ -465,19 +480,19 @@ impl Core {
             return self.resume_failed(id, &error);
         };
         let _ = self.append(id, Channel::ToAgent, line.as_str());
-        self.output.push_back(Output::ToAgent { process, line, session: Some(Arc::clone(id)) });
+        self.cx.outbox.push(Output::ToAgent { process, line, session: Some(Arc::clone(id)) });
     }
 
     /// Refuses everything that waited for the agent of a session.
     pub(super) fn resume_failed(&mut self, id: &SessionId, error: &Outcome) {
-        self.summary_version += 1;
+        self.cx.outbox.summary_version += 1;
         let Some(session) = self.sessions.get_mut(id) else { return };
         let process = session.process.take();
         session.is_resuming = false;
         session.is_unresponsive = false;
         let waiting = std::mem::take(&mut session.waiting);
         let prompts = std::mem::take(&mut session.prompts);
-        if let Some(process) = process.and_then(|process| self.processes.get_mut(&process)) {
+        if let Some(process) = process.and_then(|process| self.cx.agents.processes.get_mut(&process)) {
             process.sessions.retain(|_, session| session != id);
         }
         for (connection, message) in waiting {
@@ -493,14 +508,14 @@ impl Core {
             self.decline(prompt.connection, &prompt.id, error.clone());
         }
         // The session is dormant again.
-        self.output.push_back(Output::CloseLog { session: Arc::clone(id) });
+        self.cx.outbox.push(Output::CloseLog { session: Arc::clone(id) });
     }
 
     /// Sends the next queued prompt to the agent, if the session is idle.
     pub(super) fn run_next_prompt(&mut self, id: &SessionId) {
         let Some(session) = self.sessions.get(id) else { return };
         let is_busy = session.state.as_ref().is_some_and(SessionState::is_busy);
-        if session.prompts.is_empty() || is_busy || self.ending {
+        if session.prompts.is_empty() || is_busy || self.cx.is_ending {
             return;
         }
         // The agent still works on an abandoned turn and must not get the prompt.
@@ -532,6 +547,8 @@ impl Core {
         };
         let RequestId::Number(number) = number else { return };
         let asked = self
+            .cx
+            .clients
             .connections
             .get_mut(&connection)
             .and_then(|known| known.pending.get_mut(Side::Client, &client.1));
@@ -549,7 +566,7 @@ impl Core {
         );
         let _ = self.append(id, Channel::ToAgent, line.as_str());
         self.turn_began(id);
-        self.output.push_back(Output::ToAgent { process, line, session: Some(Arc::clone(id)) });
+        self.cx.outbox.push(Output::ToAgent { process, line, session: Some(Arc::clone(id)) });
     }
 }
 

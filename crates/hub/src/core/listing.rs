@@ -16,14 +16,14 @@ const PAGE: usize = 100;
 impl Core {
     pub(super) fn list(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, params, .. } = request;
-        let Some(client) = self.connections.get(&connection) else { return Ok(()) };
+        let Some(client) = self.cx.clients.connections.get(&connection) else { return Ok(()) };
         let folder = lines::text_of(params, "cwd");
         let folder = match &folder {
             // A folder that may not be used has no sessions.
-            Some(folder) => Some((self.options.folders)(folder).unwrap_or_else(|_| folder.to_string())),
+            Some(folder) => Some((self.cx.options.folders)(folder).unwrap_or_else(|_| folder.to_string())),
             None => None,
         };
-        let agent = client.is_agent_named.then(|| self.options.agents.get(client.agent)).flatten();
+        let agent = client.is_agent_named.then(|| self.cx.options.agents.get(client.agent)).flatten();
         let after = lines::text_of(params, "cursor");
         let after = match after.as_deref().map(position) {
             Some(None) => {

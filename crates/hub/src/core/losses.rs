@@ -55,7 +55,7 @@ impl Core {
     pub(crate) fn client_loss(&mut self, connection: ConnectionId, loss: &Loss) {
         match &loss.session {
             Some(session) => self.record_loss(connection, session, &loss.to_json()),
-            None => self.report(format!("loss in the translation for a client: {loss}")),
+            None => self.cx.outbox.report(format!("loss in the translation for a client: {loss}")),
         }
     }
 
@@ -70,10 +70,15 @@ impl Core {
             .filter(|(reported, _)| reported.loss.is_object());
         let Some((LossNotification { session_id, loss, .. }, _)) = reported else {
             return self
+                .cx
+                .outbox
                 .report("ignored the loss report of a client: sessionId or loss is missing".to_owned());
         };
         if loss.as_str().len() > REPORTED {
-            return self.report(format!("ignored the loss report of a client: it exceeds {REPORTED} bytes"));
+            return self
+                .cx
+                .outbox
+                .report(format!("ignored the loss report of a client: it exceeds {REPORTED} bytes"));
         }
         self.record_loss(connection, &session_id, loss.as_str());
     }
@@ -83,13 +88,13 @@ impl Core {
         let root = lines::root(session);
         let known = self.sessions.get_key_value(session).or_else(|| self.sessions.get_key_value(root));
         let Some((id, _)) = known else {
-            return self.report(format!(
+            return self.cx.outbox.report(format!(
                 "a loss of session {} is not recorded: the session is not open here",
                 truncated(session)
             ));
         };
         let id: SessionId = Arc::clone(id);
-        let subscriber = self.connections.get_mut(&connection);
+        let subscriber = self.cx.clients.connections.get_mut(&connection);
         let Some(subscription) = subscriber.and_then(|client| client.subscriptions.get_mut(&id)) else {
             return;
         };

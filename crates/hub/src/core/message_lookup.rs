@@ -83,7 +83,7 @@ impl Core {
             let message = "at /params/afterMessageId: missing message id".to_owned();
             return Err((codes::INVALID_PARAMS, message, None));
         };
-        let Some(client) = self.connections.get_mut(&connection) else { return Ok(()) };
+        let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return Ok(()) };
         let state = self.sessions.get(session).and_then(|known| known.state.as_ref());
         let replaced = message.rsplit_once("~r").filter(|(_, count)| count.parse::<u32>().is_ok());
         let message = MessageQuery {
@@ -99,17 +99,17 @@ impl Core {
     }
 
     fn find_next(&mut self, connection: ConnectionId) {
-        let Some(client) = self.connections.get(&connection) else { return };
+        let Some(client) = self.cx.clients.connections.get(&connection) else { return };
         let Some(PendingLookup { session, message, .. }) = client.lookups.front() else { return };
         // A session that was deleted meanwhile has no log; the request is refused later.
         let end = self.sessions.get(session).map_or(0, |session| session.next);
         let (session, message) = (Arc::clone(session), message.clone());
-        self.output.push_back(Output::FindMessage { connection, session, message, end });
+        self.cx.outbox.push(Output::FindMessage { connection, session, message, end });
     }
 
     /// Takes the result of a lookup; `None` if the message was not found.
     pub(crate) fn message_found(&mut self, connection: ConnectionId, offset: Result<Option<u64>, String>) {
-        let client = self.connections.get_mut(&connection);
+        let client = self.cx.clients.connections.get_mut(&connection);
         let Some(lookups) = client.and_then(|client| client.lookups.pop_front()) else { return };
         let PendingLookup { id, session, message } = lookups;
         if let Err((code, reason, data)) = self.attach_after(connection, &id, &session, &message, offset) {

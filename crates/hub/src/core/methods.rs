@@ -28,7 +28,7 @@ const PROMPTS: usize = 256;
 impl Core {
     pub(super) fn initialize(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, params, line, .. } = request;
-        let Some(client) = self.connections.get_mut(&connection) else { return Ok(()) };
+        let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return Ok(()) };
         let number = Handshake::of_request(params).number;
         if number.is_none_or(|number| number < 2) {
             let data = json!({"requested": number, "supported": [1, 2]});
@@ -54,7 +54,7 @@ impl Core {
         client.wants_turn_end = params.is_some_and(|params| REPORTS_TURNS.is_set(params));
         (client.can_show_forms, client.can_open_addresses) = (can("form"), can("url"));
         let agent = client.agent;
-        let Some(description) = self.descriptions.get(agent).cloned().flatten() else {
+        let Some(description) = self.cx.agents.descriptions.get(agent).cloned().flatten() else {
             // The agent must complete its handshake first, which provides the description.
             if self.ready_agent(agent, connection, line).is_some() {
                 let message = "the agent has not reported its capabilities".to_owned();
@@ -65,11 +65,14 @@ impl Core {
         client_mut(self, connection, |client| client.is_initialized = true);
         let answer = super::capabilities::of_hub(&description);
         self.reply(connection, id, Outcome::Result(answer), None);
-        let may_hear = self.connections.get(&connection).is_some_and(Connection::receives_broadcasts);
-        let process =
-            self.process_of(agent).filter(|_| may_hear).and_then(|process| self.processes.get(&process));
+        let may_hear =
+            self.cx.clients.connections.get(&connection).is_some_and(Connection::receives_broadcasts);
+        let process = self
+            .process_of(agent)
+            .filter(|_| may_hear)
+            .and_then(|process| self.cx.agents.processes.get(&process));
         for line in process.map(AgentProcess::broadcasts).unwrap_or_default() {
-            self.send(connection, line, None);
+            self.cx.outbox.send(connection, line, None);
         }
         Ok(())
     }
@@ -78,7 +81,9 @@ impl Core {
         let ClientRequest { connection, id, params, line, .. } = request;
         self.may_begin()?;
         let (folder, params) = self.folders(params)?;
-        let Some(agent) = self.connections.get(&connection).map(|client| client.agent) else { return Ok(()) };
+        let Some(agent) = self.cx.clients.connections.get(&connection).map(|client| client.agent) else {
+            return Ok(());
+        };
         self.may_attach(connection, None)?;
         let roots = self.roots(&folder, &params)?;
         if let Some(process) = self.ready_agent_for(agent, connection, line, roots) {
@@ -96,9 +101,11 @@ impl Core {
             let message = "at /params/sessionId: missing session id".to_owned();
             return Err((codes::INVALID_PARAMS, message, None));
         };
-        let Some(agent) = self.connections.get(&connection).map(|client| client.agent) else { return Ok(()) };
+        let Some(agent) = self.cx.clients.connections.get(&connection).map(|client| client.agent) else {
+            return Ok(());
+        };
         self.may_attach(connection, None)?;
-        let agent_name = self.options.agents.get(agent);
+        let agent_name = self.cx.options.agents.get(agent);
         let constant_time_eq = |session: &&Session| {
             Some(&session.info.agent) == agent_name && session.agent_session_known() == Some(&*name)
         };
@@ -124,7 +131,9 @@ impl Core {
             let message = format!("{method} is not supported for the agent's own sessions");
             return Err((codes::INVALID_PARAMS, message, None));
         }
-        let Some(agent) = self.connections.get(&connection).map(|client| client.agent) else { return Ok(()) };
+        let Some(agent) = self.cx.clients.connections.get(&connection).map(|client| client.agent) else {
+            return Ok(());
+        };
         if let Some(process) = self.ready_agent(agent, connection, line) {
             let purpose = PendingAgentRequest::AgentSessions { client: (connection, id.clone()) };
             self.send_request(process, None, method, params, None, purpose)?;
@@ -139,14 +148,14 @@ impl Core {
     }
 
     pub(super) fn may_begin(&self) -> Result<(), Refusal> {
-        if self.ending {
+        if self.cx.is_ending {
             return Err((codes::INTERNAL_ERROR, "the hub is shutting down".to_owned(), None));
         }
         Ok(())
     }
 
     pub(super) fn may_attach(&self, connection: ConnectionId, id: Option<&SessionId>) -> Result<(), Refusal> {
-        let Some(client) = self.connections.get(&connection) else { return Ok(()) };
+        let Some(client) = self.cx.clients.connections.get(&connection) else { return Ok(()) };
         let is_attached = id.is_some_and(|id| client.subscriptions.contains_key(id));
         if client.subscriptions.len() >= MAX_SUBSCRIPTIONS && !is_attached {
             let message = format!(
@@ -255,7 +264,7 @@ impl Core {
             known.subscribers.iter().chain([&connection]).collect::<std::collections::BTreeSet<_>>();
         let clients: Vec<serde_json::Value> = cluster
             .into_iter()
-            .filter_map(|id| self.connections.get(id).map(|client| (id, client)))
+            .filter_map(|id| self.cx.clients.connections.get(id).map(|client| (id, client)))
             .map(|(id, client)| {
                 json!({"clientId": id.to_string(), "name": client.client.0, "version": client.client.1})
             })
@@ -312,7 +321,7 @@ impl Core {
         let params = params.map_or_else(|| Raw::from(json!({})), Raw::to_shared);
         let is_held = known.state.as_ref().is_some_and(SessionState::is_busy);
         known.prompts.push_back(Prompt { connection, id: id.clone(), params, operation, redeliveries: 0 });
-        self.summary_version += u64::from(is_held);
+        self.cx.outbox.summary_version += u64::from(is_held);
         self.attach_prompter(connection, &session);
         self.ask_at_prompt(connection, &session);
         self.run_next_prompt(&session);
@@ -321,7 +330,7 @@ impl Core {
 
     /// Attaches the client that prompts, so that it gets the updates of the turn.
     fn attach_prompter(&mut self, connection: ConnectionId, session: &SessionId) {
-        let Some(client) = self.connections.get(&connection) else { return };
+        let Some(client) = self.cx.clients.connections.get(&connection) else { return };
         if !client.subscriptions.contains_key(session) {
             self.attach(connection, session, Start::Now, None);
         }
@@ -405,13 +414,13 @@ impl Core {
         known.is_resuming = false;
         known.cancelled_at = None;
         known.is_unresponsive = false;
-        self.summary_version += 1;
+        self.cx.outbox.summary_version += 1;
         let Some(known) = self.sessions.get(session) else { return };
         let attached: Vec<ConnectionId> = known.subscribers.iter().copied().collect();
         for connection in attached {
             self.detach_when_delivered(connection, session);
         }
-        self.output.push_back(Output::CloseLog { session: Arc::clone(session) });
+        self.cx.outbox.push(Output::CloseLog { session: Arc::clone(session) });
     }
 
     pub(super) fn delete(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
@@ -455,7 +464,8 @@ impl Core {
 
     /// Checks that a client may delete a session. A session that is only shared with it may not be deleted.
     fn may_delete(&self, connection: ConnectionId, session: &SessionId) -> Result<(), Refusal> {
-        let (Some(client), Some(known)) = (self.connections.get(&connection), self.sessions.get(session))
+        let (Some(client), Some(known)) =
+            (self.cx.clients.connections.get(&connection), self.sessions.get(session))
         else {
             return Ok(());
         };
@@ -503,8 +513,8 @@ impl Core {
     /// Returns whether the agent of a session keeps titles itself.
     fn agent_keeps_titles(&self, session: &SessionId) -> bool {
         let agent = self.sessions.get(session).map(|session| &session.info.agent);
-        let offset = self.options.agents.iter().position(|known| Some(known) == agent);
-        let description = offset.and_then(|offset| self.descriptions.get(offset)?.as_deref());
+        let offset = self.cx.options.agents.iter().position(|known| Some(known) == agent);
+        let description = offset.and_then(|offset| self.cx.agents.descriptions.get(offset)?.as_deref());
         description.is_some_and(super::capabilities::has_titles)
     }
 
@@ -516,7 +526,7 @@ impl Core {
         self.more_folders(params)?;
         let client = (connection, id.clone());
         if lines::text_of(params, "sessionId").is_none() {
-            let Some(agent) = self.connections.get(&connection).map(|client| client.agent) else {
+            let Some(agent) = self.cx.clients.connections.get(&connection).map(|client| client.agent) else {
                 return Ok(());
             };
             if let Some(process) = self.ready_agent(agent, connection, line) {

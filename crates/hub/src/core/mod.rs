@@ -5,9 +5,12 @@
 
 mod agent_lines;
 mod agent_process;
+mod agents;
 mod authorization;
 mod capabilities;
+mod clients;
 mod connection;
+mod context;
 mod delivery;
 mod direct_questions;
 mod dormancy;
@@ -22,6 +25,7 @@ mod methods;
 pub(crate) mod native;
 mod notices;
 mod notifications;
+mod outbox;
 mod ownership;
 mod questions;
 mod redelivery;
@@ -44,7 +48,7 @@ pub(crate) mod session_state;
 mod tests;
 mod unresponsive;
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use switchboard_acp::extensions::{Author, HubRecord};
@@ -56,9 +60,9 @@ use switchboard_transport::SharedText;
 use crate::policy::Policy;
 use crate::session_event::SessionEvent;
 pub use agent_process::NO_HANDSHAKE;
-use agent_process::{AgentProcess, Description};
 pub(crate) use capabilities::RESUMABLE;
 use connection::Connection;
+use context::Context;
 pub(crate) use delivery::ResumeError;
 use lines::Outcome;
 pub use ownership::HubInfo;
@@ -245,41 +249,13 @@ pub(crate) struct CoreOptions {
 
 /// The state machine of a hub.
 pub(crate) struct Core {
-    options: CoreOptions,
-    /// The last description of each agent.
-    descriptions: Vec<Option<Arc<Description>>>,
+    // Ordered by id: the order of outputs must not depend on a hash table.
     sessions: BTreeMap<SessionId, Session>,
-    connections: BTreeMap<ConnectionId, Connection>,
-    processes: BTreeMap<AgentId, AgentProcess>,
-    last_process: AgentId,
-    /// Sessions whose logs are being created.
-    creating: BTreeMap<u64, lifecycle::PendingCreation>,
-    answers: connection::ReplyCache,
-    last_ticket: u64,
-    /// Monotonic time in milliseconds.
-    now: u64,
-    /// Wall-clock time in Unix milliseconds, for display.
-    time: i64,
-    /// Time of the last start of each warm agent.
-    warmed: HashMap<usize, u64>,
-    /// True if the hub is shutting down.
-    ending: bool,
-    output: VecDeque<Output>,
-    /// See [`Core::summary_version`].
-    summary_version: u64,
-    /// Reason why logs cannot be written at the moment.
-    log_problem: Option<String>,
-    /// State of the cluster: other hubs and forwarded requests.
-    cluster: ownership::Cluster,
+    /// Everything but the sessions. It is borrowed beside one of them.
+    cx: Context,
     /// Sessions that may have been working when the hub crashed, and those of them whose logs are being read.
     to_recover: VecDeque<SessionId>,
     recovering: HashSet<SessionId>,
-    /// True if [`Output::Event`] is enabled.
-    has_events: bool,
-    /// Name of the client whose answer is being recorded.
-    answered_by: Option<String>,
-    /// Reason why the agent of the session that is being interrupted is gone.
-    interruption: Option<String>,
 }
 
 /// Activity of a session.
@@ -371,51 +347,33 @@ pub struct Counts {
 impl Core {
     pub(crate) fn new(options: CoreOptions) -> Self {
         Core {
-            descriptions: vec![None; options.agents.len()],
-            options,
             sessions: BTreeMap::new(),
-            connections: BTreeMap::new(),
-            processes: BTreeMap::new(),
-            last_process: 0,
-            creating: BTreeMap::new(),
-            answers: connection::ReplyCache::default(),
-            last_ticket: 0,
-            now: 0,
-            time: 0,
-            warmed: HashMap::new(),
-            ending: false,
-            output: VecDeque::new(),
-            summary_version: 0,
-            log_problem: None,
-            cluster: ownership::Cluster::default(),
+            cx: Context::new(options),
             to_recover: VecDeque::new(),
             recovering: HashSet::new(),
-            has_events: false,
-            answered_by: None,
-            interruption: None,
         }
     }
 
     /// Sets the monotonic time in milliseconds and the wall-clock time in Unix milliseconds.
     pub(crate) fn at(&mut self, now: u64, time: i64) {
-        self.now = self.now.max(now);
-        self.time = time;
+        self.cx.outbox.now = self.cx.outbox.now.max(now);
+        self.cx.outbox.time = time;
     }
 
     /// Returns the number of outputs that are due.
     pub(crate) fn outputs(&self) -> usize {
-        self.output.len()
+        self.cx.outbox.queue.len()
     }
 
     /// Takes the next output.
     pub(crate) fn next_output(&mut self) -> Option<Output> {
-        self.output.pop_front()
+        self.cx.outbox.queue.pop_front()
     }
 
     /// Adds a session that exists in the store or at another hub.
     pub(crate) fn add_session(&mut self, info: SessionInfo) {
         let id = Arc::clone(&info.id);
-        let is_owned = self.options.name.is_none();
+        let is_owned = self.cx.options.name.is_none();
         self.sessions.entry(id).or_insert_with(|| {
             let mut session = Session::dormant(info);
             session.is_owned = is_owned;
@@ -426,8 +384,8 @@ impl Core {
     /// Returns the numbers of sessions, processes and clients.
     pub(crate) fn counts(&self) -> Counts {
         let mut counts = Counts {
-            processes: self.processes.len(),
-            connections: self.connections.len(),
+            processes: self.cx.agents.processes.len(),
+            connections: self.cx.clients.connections.len(),
             ..Counts::default()
         };
         for session in self.sessions.values() {
@@ -439,11 +397,12 @@ impl Core {
             };
             *count += 1;
         }
-        for subscription in self.connections.values().flat_map(|connection| connection.subscriptions.values())
+        for subscription in
+            self.cx.clients.connections.values().flat_map(|connection| connection.subscriptions.values())
         {
             counts.subscriptions += 1;
             if let Some(since) = subscription.lagging_since {
-                counts.lag = counts.lag.max(self.now.saturating_sub(since));
+                counts.lag = counts.lag.max(self.cx.outbox.now.saturating_sub(since));
             }
         }
         counts
@@ -460,12 +419,7 @@ impl Core {
 
     /// Returns a number that changes whenever [`Core::summaries`] may return something different, apart from times.
     pub(crate) fn summary_version(&self) -> u64 {
-        self.summary_version
-    }
-
-    /// Reports something to the operator.
-    fn report(&mut self, what: impl Into<String>) {
-        self.output.push_back(Output::Report(what.into()));
+        self.cx.outbox.summary_version
     }
 
     /// Appends a record to the log of a session, and delivers it to the subscribers. Returns its sequence number.
@@ -499,7 +453,7 @@ impl Core {
         let is_owned = session.is_owned;
         let sequence = session.next;
         session.next += 1;
-        session.info.changed = self.time;
+        session.info.changed = self.cx.outbox.time;
         let state = session.state.get_or_insert_default();
         let (was_busy, renamed) = (state.is_busy(), state.renamed);
         let asked: Vec<u64> = state.questions.keys().copied().collect();
@@ -534,15 +488,15 @@ impl Core {
             _ => None,
         };
         session.push_tail(sequence, kind, origin, &text, line);
-        self.summary_version += u64::from(is_different || sequence == 0);
+        self.cx.outbox.summary_version += u64::from(is_different || sequence == 0);
         if is_owned {
-            self.output.push_back(Output::Append { session: Arc::clone(id), sequence, channel, text });
+            self.cx.outbox.push(Output::Append { session: Arc::clone(id), sequence, channel, text });
         }
         for offset in closed {
             self.cancel_asked(id, offset, None);
         }
         if has_new_title {
-            self.output.push_back(Output::Changed { session: Arc::clone(id) });
+            self.cx.outbox.push(Output::Changed { session: Arc::clone(id) });
         }
         // Only the owner evaluates the policy, on the state that includes this question.
         let decision = match kind {
@@ -584,13 +538,13 @@ impl Core {
         session.state = None;
         session.reset_tail(session.next);
         self.ownership_lost(id);
-        self.report(format!("cannot write the log of session {id}: {reason}"));
+        self.cx.outbox.report(format!("cannot write the log of session {id}: {reason}"));
         if let Some(process) = process {
             if let Some(agent_session) = agent_session {
                 // No record of its work would be written.
                 let params = Raw::from(serde_json::json!({"sessionId": agent_session}));
                 let line = lines::call(None, "session/cancel", Some(&params), lines::Rewrite::default());
-                self.output.push_back(Output::ToAgent { process, line, session: None });
+                self.cx.outbox.push(Output::ToAgent { process, line, session: None });
             }
             self.release_process(process, id);
             self.end_unused_process(process, reason);
@@ -606,7 +560,7 @@ impl Core {
     fn creation_failed(&mut self, id: &SessionId, reason: &str) {
         let is_it = |purpose: &agent_process::PendingAgentRequest| matches!(purpose, agent_process::PendingAgentRequest::New { session, .. } | agent_process::PendingAgentRequest::Adopt { session, .. } if session == id);
         let mut opening = Vec::new();
-        for process in self.processes.values_mut() {
+        for process in self.cx.agents.processes.values_mut() {
             opening.extend(process.pending.drain_if(|_, _, purpose| is_it(purpose)));
         }
         let is_new = !opening.is_empty();
@@ -626,23 +580,23 @@ impl Core {
 
     /// Closes the connection of a client that would miss something otherwise.
     pub(crate) fn close_connection(&mut self, connection: ConnectionId, reason: String) {
-        if self.connections.contains_key(&connection) {
-            self.output.push_back(Output::Close { connection, code: 1011, reason });
+        if self.cx.clients.connections.contains_key(&connection) {
+            self.cx.outbox.push(Output::Close { connection, code: 1011, reason });
             self.disconnected(connection);
         }
     }
 
     /// Sets the reason why logs cannot be written; `None` if they can. Requests that write are refused meanwhile.
     pub(crate) fn set_log_problem(&mut self, problem: Option<String>) {
-        if self.log_problem == problem {
+        if self.cx.log_problem == problem {
             return;
         }
         match &problem {
-            Some(problem) => self.report(problem.clone()),
-            None => self.report("the log can be written again"),
+            Some(problem) => self.cx.outbox.report(problem.clone()),
+            None => self.cx.outbox.report("the log can be written again"),
         }
-        self.log_problem = problem;
-        if self.log_problem.is_some() {
+        self.cx.log_problem = problem;
+        if self.cx.log_problem.is_some() {
             return;
         }
         // The state of dormant sessions may be ahead of what was written, so their logs are read again.
@@ -696,13 +650,7 @@ impl Core {
 
     /// Returns a client as the author of a record; an empty author if it has disconnected.
     fn author(&self, connection: ConnectionId) -> Author<'static> {
-        self.connections.get(&connection).map_or_else(Author::new, Connection::author)
-    }
-
-    /// Sends a line without a cursor, on the stream of a session or of the connection.
-    fn send(&mut self, connection: ConnectionId, text: impl Into<SharedText>, stream: Option<&SessionId>) {
-        let line = ToClient::plain(text.into(), stream.cloned());
-        self.output.push_back(Output::Send { connection, line });
+        self.cx.clients.connections.get(&connection).map_or_else(Author::new, Connection::author)
     }
 
     /// Responds to a request of a client. With `after`, the response follows that record of the session's log.
@@ -713,14 +661,14 @@ impl Core {
         outcome: Outcome,
         after: Option<(&SessionId, u64)>,
     ) {
-        let Some(client) = self.connections.get_mut(&connection) else { return };
+        let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return };
         let Some(asked) = client.pending.close(Side::Client, id) else { return };
         if client.forwarded_key.is_some() {
             return self.answer_received(connection, asked, outcome);
         }
         let line = ToClient::plain(lines::answer(id, &outcome).into(), asked.stream.clone());
         if let Some(operation) = asked.operation {
-            self.answers.keep(&client.identity.key(), operation, outcome);
+            self.cx.clients.answers.keep(&client.identity.key(), operation, outcome);
         }
         if let Some((session, sequence)) = after
             && let Some(subscription) = client.subscriptions.get_mut(session)
@@ -730,7 +678,7 @@ impl Core {
             self.deliver(connection, session);
             return;
         }
-        self.output.push_back(Output::Send { connection, line });
+        self.cx.outbox.push(Output::Send { connection, line });
     }
 
     /// Responds to a request with an error.
@@ -752,7 +700,7 @@ impl Core {
 
     /// Refuses a request for which nothing was done. The refusal is not cached, so a retry is evaluated again.
     fn decline(&mut self, connection: ConnectionId, id: &RequestId<'static>, error: Outcome) {
-        let client = self.connections.get_mut(&connection);
+        let client = self.cx.clients.connections.get_mut(&connection);
         if let Some(asked) = client.and_then(|client| client.pending.get_mut(Side::Client, id)) {
             asked.operation = None;
         }

@@ -67,7 +67,7 @@ impl Core {
         let text: SharedText = lines::update(id, &update.to_string()).into();
         for connection in self.notice_subscribers(id) {
             if Some(connection) != except {
-                self.send(connection, text.clone(), Some(id));
+                self.cx.outbox.send(connection, text.clone(), Some(id));
             }
         }
     }
@@ -77,7 +77,7 @@ impl Core {
             self.sessions.get(id).into_iter().flat_map(|session| session.subscribers.iter().copied());
         let knows = |connection: &ConnectionId| {
             let subscription =
-                self.connections.get(connection).and_then(|client| client.subscriptions.get(id));
+                self.cx.clients.connections.get(connection).and_then(|client| client.subscriptions.get(id));
             subscription.is_some_and(|subscription| subscription.wants_notices)
         };
         attached.filter(knows).collect()
@@ -85,7 +85,7 @@ impl Core {
 
     /// Remembers an action of a client in a session of another hub, which must not be notified about its own action.
     pub(super) fn record_action(&mut self, id: &SessionId, act: ClientAction, connection: ConnectionId) {
-        let recent_actions = &mut self.cluster.recent_actions;
+        let recent_actions = &mut self.cx.cluster.recent_actions;
         if recent_actions.len() >= RECENT_ACTIONS {
             recent_actions.pop_front();
         }
@@ -93,7 +93,7 @@ impl Core {
     }
 
     fn take_action(&mut self, id: &SessionId, act: &ClientAction) -> Option<ConnectionId> {
-        let recent_actions = &mut self.cluster.recent_actions;
+        let recent_actions = &mut self.cx.cluster.recent_actions;
         let offset = recent_actions.iter().position(|(session, known, _)| session == id && known == act)?;
         recent_actions.remove(offset).map(|(.., connection)| connection)
     }

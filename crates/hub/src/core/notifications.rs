@@ -79,14 +79,15 @@ impl Core {
         let words = |(_, reason, _): Refusal| reason;
         self.more_folders(params).map_err(words)?;
         if lines::text_of(params, "sessionId").is_none() {
-            let agent = self.connections.get(&connection).map(|client| client.agent);
+            let agent = self.cx.clients.connections.get(&connection).map(|client| client.agent);
             let process = agent.and_then(|agent| self.process_of(agent));
-            let is_ready =
-                |process: &AgentId| self.processes.get(process).is_some_and(|process| process.is_ready);
+            let is_ready = |process: &AgentId| {
+                self.cx.agents.processes.get(process).is_some_and(|process| process.is_ready)
+            };
             let process = process.filter(is_ready).ok_or("the agent is not running")?;
             let rewrite = Rewrite { drops_hub_meta: true, ..Rewrite::default() };
             let line = lines::call(None, method, params, rewrite);
-            self.output.push_back(Output::ToAgent { process, line, session: None });
+            self.cx.outbox.push(Output::ToAgent { process, line, session: None });
             return Ok(());
         }
         let TargetSession { session, child } = self.target_session(connection, params).map_err(words)?;
@@ -100,7 +101,7 @@ impl Core {
         let rewrite = Rewrite { session: Some(&name), drops_hub_meta: true, ..Rewrite::default() };
         let text = lines::call(None, method, params, rewrite);
         let _ = self.append(&session, Channel::ToAgent, text.as_str());
-        self.output.push_back(Output::ToAgent { process, line: text, session: Some(session) });
+        self.cx.outbox.push(Output::ToAgent { process, line: text, session: Some(session) });
         Ok(())
     }
 
@@ -111,11 +112,11 @@ impl Core {
         connection: ConnectionId,
         params: Option<&Raw<'_>>,
     ) -> bool {
-        let Some(client) = self.connections.get(&connection) else { return true };
+        let Some(client) = self.cx.clients.connections.get(&connection) else { return true };
         let Some(operation) = params.and_then(|params| OPERATION_ID.of(params)) else { return false };
         let key = client.identity.key();
-        let is_duplicate = self.answers.get(&key, &operation).is_some();
-        self.answers.keep(&key, operation, Outcome::Result("{}".to_owned()));
+        let is_duplicate = self.cx.clients.answers.get(&key, &operation).is_some();
+        self.cx.clients.answers.keep(&key, operation, Outcome::Result("{}".to_owned()));
         is_duplicate
     }
 
@@ -139,7 +140,7 @@ impl Core {
         if !is_limit_reached {
             self.append_hub_record(session, &HubRecord::Cancelled(ActRecord::new().by(by.clone())));
             let _ = self.append(session, Channel::ToAgent, line.as_str());
-            self.output.push_back(Output::ToAgent { process, line, session: Some(Arc::clone(session)) });
+            self.cx.outbox.push(Output::ToAgent { process, line, session: Some(Arc::clone(session)) });
         }
         if child.is_none() {
             // Queued prompts go first: ending the turn would start the next one.
@@ -153,7 +154,7 @@ impl Core {
     pub(super) fn cancel_prompts(&mut self, session: &SessionId) {
         let Some(known) = self.sessions.get_mut(session) else { return };
         for prompt in std::mem::take(&mut known.prompts) {
-            self.summary_version += 1;
+            self.cx.outbox.summary_version += 1;
             let message = "the turn was cancelled";
             self.refuse(prompt.connection, &prompt.id, codes::REQUEST_CANCELLED, message, None);
         }
@@ -162,15 +163,17 @@ impl Core {
     /// Cancels a request of a client.
     pub(super) fn cancel_request(&mut self, connection: ConnectionId, params: Option<&Raw<'_>>) {
         let Some(id) = params.and_then(referenced_request) else { return };
-        let Some(client) = self.connections.get(&connection) else { return };
+        let Some(client) = self.cx.clients.connections.get(&connection) else { return };
         let Some(asked) = client.pending.get(Side::Client, &id).cloned() else { return };
         if let Some((process, number)) = asked.at_agent {
             let line = lines::cancel(&RequestId::Number(number));
             let prompted_session = self
+                .cx
+                .agents
                 .processes
                 .get(&process)
                 .and_then(|process| process.session_of_prompt(&number.into()).cloned());
-            self.output.push_back(Output::ToAgent { process, line, session: asked.stream });
+            self.cx.outbox.push(Output::ToAgent { process, line, session: asked.stream });
             if let Some(session) = prompted_session {
                 self.await_stop(&session);
             }
@@ -187,14 +190,14 @@ impl Core {
         }
         if was_waiting {
             // Summaries contain the queued prompts.
-            self.summary_version += 1;
+            self.cx.outbox.summary_version += 1;
             self.refuse(connection, &id, codes::REQUEST_CANCELLED, "the request was cancelled", None);
         }
     }
 
     /// Handles `stream/resume` of a client that has reconnected: resumes each session after its cursor.
     pub(super) fn resume_streams(&mut self, connection: ConnectionId, params: Option<&Raw<'_>>) {
-        let Some(client) = self.connections.get_mut(&connection) else { return };
+        let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return };
         // Unpaused before the streams are resumed: `resume_at` delivers at once.
         client.is_paused = false;
         let mut left: Vec<SessionId> = client.subscriptions.keys().cloned().collect();
@@ -217,12 +220,12 @@ impl Core {
                 }
                 let params = Raw::from(json!({"sessionId": session, "reason": reason}));
                 let text = lines::call(None, "stream/resume_failed", Some(&params), Rewrite::default());
-                self.send(connection, text, None);
+                self.cx.outbox.send(connection, text, None);
             }
         }
         for session in left {
             // A session without a cursor, whose history was requested but not received, is delivered from its start.
-            let client = self.connections.get(&connection);
+            let client = self.cx.clients.connections.get(&connection);
             let start = client.and_then(|client| match client.subscriptions.get(&session)?.phase {
                 Phase::CatchingUp { start, answer: Some(_), .. } => Some(start),
                 _ => None,

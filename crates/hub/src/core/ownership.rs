@@ -85,17 +85,17 @@ impl Core {
 
     /// Sets the other hubs that are alive.
     pub(crate) fn set_hubs(&mut self, hubs: Vec<(Arc<str>, HubInfo)>) {
-        self.cluster.hubs = hubs.into_iter().collect();
+        self.cx.cluster.hubs = hubs.into_iter().collect();
     }
 
     /// Tries to make this hub the owner of a session.
     pub(super) fn acquire(&mut self, id: &SessionId) {
-        let now = self.now;
+        let now = self.cx.outbox.now;
         let Some(session) = self.sessions.get_mut(id) else { return };
         // Also updated while an attempt is running, so that `check_cluster` waits before it tries again.
         session.acquire_started_at = now;
         if !std::mem::replace(&mut session.is_acquiring, true) {
-            self.output.push_back(Output::Acquire { session: Arc::clone(id) });
+            self.cx.outbox.push(Output::Acquire { session: Arc::clone(id) });
         }
     }
 
@@ -108,7 +108,7 @@ impl Core {
         match owned {
             Ok(Ownership::HeldBy(hub)) => {
                 // The log knows the owner earlier than the periodic list of hubs does.
-                self.cluster.hubs.entry(Arc::clone(&hub)).or_default();
+                self.cx.cluster.hubs.entry(Arc::clone(&hub)).or_default();
                 session.hub = Some(hub);
             }
             Ok(Ownership::Acquired(state, length)) => {
@@ -120,7 +120,7 @@ impl Core {
                 self.interrupt(id, OWNER_GONE, None);
                 self.deliver_all(id);
                 let forwarded =
-                    self.cluster.forwarded.iter().filter(|(_, forwarded)| forwarded.session == *id);
+                    self.cx.cluster.forwarded.iter().filter(|(_, forwarded)| forwarded.session == *id);
                 for ticket in forwarded.map(|(ticket, _)| *ticket).collect::<Vec<_>>() {
                     self.retry_forwarded(ticket, false);
                 }
@@ -159,8 +159,8 @@ impl Core {
             return;
         }
         let id = Arc::clone(session.id());
-        session.hub = Some(Arc::clone(hub)).filter(|hub| self.options.name.as_ref() != Some(hub));
-        session.last_heard_at = self.now;
+        session.hub = Some(Arc::clone(hub)).filter(|hub| self.cx.options.name.as_ref() != Some(hub));
+        session.last_heard_at = self.cx.outbox.now;
         let end = records.last().map_or(0, |(sequence, ..)| sequence + 1);
         session.followed_length = session.followed_length.max(end);
         for (sequence, channel, text) in records {
@@ -172,13 +172,13 @@ impl Core {
             let is_next = *sequence == session.next;
             if session.state.is_none() || !is_next {
                 // The log is read on demand; the tail ends here.
-                self.summary_version += u64::from(session.next == 0);
+                self.cx.outbox.summary_version += u64::from(session.next == 0);
                 session.reset_tail(sequence + 1);
-                session.info.changed = self.time;
+                session.info.changed = self.cx.outbox.time;
                 let is_nameless = session.info.title.is_none();
                 if is_nameless && let Some((_, title)) = title_in(*channel, text) {
                     session.info.title = Some(title);
-                    self.summary_version += 1;
+                    self.cx.outbox.summary_version += 1;
                 }
                 // The prompt that gives the title may be among the missed records.
                 if session.state.take().is_some() || (is_nameless && !is_next) {
@@ -196,11 +196,11 @@ impl Core {
 
     /// Handles the loss of ownership: another hub writes the session now.
     pub(super) fn ownership_lost(&mut self, id: &SessionId) {
-        if self.options.name.is_none() {
+        if self.cx.options.name.is_none() {
             return;
         }
         // Cached replies may refer to records that were not written.
-        self.cluster.replies = ReplyCache::default();
+        self.cx.cluster.replies = ReplyCache::default();
         self.release_parked(id);
         let Some(session) = self.sessions.get_mut(id) else { return };
         // From here on nothing can be appended. Everything that needs an append is refused below instead of being
@@ -210,7 +210,7 @@ impl Core {
         let waiting = std::mem::take(&mut session.waiting);
         let mut unanswered: Vec<_> =
             session.prompts.drain(..).map(|prompt| (prompt.connection, prompt.id)).collect();
-        for process in self.processes.values_mut() {
+        for process in self.cx.agents.processes.values_mut() {
             let is_its = |purpose: &PendingAgentRequest| match purpose {
                 PendingAgentRequest::Prompt { session, .. } => session == id,
                 PendingAgentRequest::Forwarded { session, .. } => session.as_ref() == Some(id),
@@ -237,7 +237,8 @@ impl Core {
             self.refuse_waiting(connection, &line, &error);
         }
         for (connection, request) in unanswered {
-            match self.connections.get(&connection).and_then(|client| client.forwarded_key.clone()) {
+            match self.cx.clients.connections.get(&connection).and_then(|client| client.forwarded_key.clone())
+            {
                 Some(key) => self.reject_not_owner(key, id),
                 None => self.decline(connection, &request, error.clone()),
             }
@@ -247,9 +248,9 @@ impl Core {
     /// Ends an agent process without sessions, after another hub has taken over the last one.
     pub(super) fn end_unused_process(&mut self, id: AgentId, reason: &str) {
         let is_used = self.sessions.values().any(|session| session.process == Some(id))
-            || self.creating.values().any(|creating| creating.process == id);
-        if self.options.name.is_some() && !is_used {
-            self.output.push_back(Output::EndAgent { process: id });
+            || self.cx.agents.creating.values().any(|creating| creating.process == id);
+        if self.cx.options.name.is_some() && !is_used {
+            self.cx.outbox.push(Output::EndAgent { process: id });
             self.agent_exited(id, reason, &[]);
         }
     }
@@ -257,16 +258,17 @@ impl Core {
     /// Releases sessions without work, sends forwarded requests again, and acquires sessions whose owner has
     /// disappeared.
     pub(super) fn check_cluster(&mut self) {
-        if self.options.name.is_none() || self.now < self.cluster.checked_at + CHECK_INTERVAL {
+        if self.cx.options.name.is_none() || self.cx.outbox.now < self.cx.cluster.checked_at + CHECK_INTERVAL
+        {
             return;
         }
-        self.cluster.checked_at = self.now;
-        let is_well = self.log_problem.is_none() && !self.ending;
-        match self.log_problem.clone() {
-            None => self.cluster.problem_since = None,
+        self.cx.cluster.checked_at = self.cx.outbox.now;
+        let is_well = self.cx.log_problem.is_none() && !self.cx.is_ending;
+        match self.cx.log_problem.clone() {
+            None => self.cx.cluster.problem_since = None,
             Some(problem) => {
-                let since = *self.cluster.problem_since.get_or_insert(self.now);
-                if self.now.saturating_sub(since) >= FORWARD_TIMEOUT {
+                let since = *self.cx.cluster.problem_since.get_or_insert(self.cx.outbox.now);
+                if self.cx.outbox.now.saturating_sub(since) >= FORWARD_TIMEOUT {
                     self.fail_forwarded(&problem);
                 }
             }
@@ -274,6 +276,7 @@ impl Core {
         // Forwarded requests without a reply are sent again with the same idempotency key, so the owner executes them
         // once.
         let due: Vec<u64> = self
+            .cx
             .cluster
             .forwarded
             .iter_mut()
@@ -281,7 +284,7 @@ impl Core {
             .collect();
         for ticket in due {
             let Some(ForwardedRequest { hub, message, is_refused, is_superseded, .. }) =
-                self.cluster.forwarded.get(&ticket)
+                self.cx.cluster.forwarded.get(&ticket)
             else {
                 continue;
             };
@@ -289,9 +292,9 @@ impl Core {
                 self.resend_forwarded(ticket);
             } else if *is_refused {
                 self.retry_forwarded(ticket, true);
-            } else if self.cluster.hubs.contains_key(hub) || !is_well {
+            } else if self.cx.cluster.hubs.contains_key(hub) || !is_well {
                 let (hub, message) = (Arc::clone(hub), Arc::clone(message));
-                self.output.push_back(Output::Forward { hub, ticket, message });
+                self.cx.outbox.push(Output::Forward { hub, ticket, message });
             } else {
                 self.retry_forwarded(ticket, false);
             }
@@ -303,14 +306,14 @@ impl Core {
                 unneeded.push(Arc::clone(session.id()));
             }
             let is_at_work = |state: &SessionState| state.is_busy() || !state.questions.is_empty();
-            let has_hub = session.hub.as_ref().is_some_and(|hub| self.cluster.hubs.contains_key(hub));
+            let has_hub = session.hub.as_ref().is_some_and(|hub| self.cx.cluster.hubs.contains_key(hub));
             // A live hub may have lost the session without a client there noticing.
             let due = match has_hub {
                 true => session.acquire_started_at.max(session.last_heard_at) + SILENCE,
                 false => session.acquire_started_at + CHECK_INTERVAL,
             };
             let is_followed = !session.is_owned && session.state.as_ref().is_some_and(is_at_work);
-            if is_followed && is_well && self.now >= due {
+            if is_followed && is_well && self.cx.outbox.now >= due {
                 orphaned.push(Arc::clone(session.id()));
             }
         }
@@ -320,7 +323,7 @@ impl Core {
                 session.is_owned = false;
             }
             self.release_parked(&id);
-            self.output.push_back(Output::Release { session: id });
+            self.cx.outbox.push(Output::Release { session: id });
         }
         for id in orphaned {
             self.acquire(&id);
@@ -331,7 +334,7 @@ impl Core {
     pub(super) fn with_hubs(&self, folder: &str, message: String, mut data: Value) -> (String, Value) {
         let has_it = |info: &&HubInfo| info.roots.iter().any(|root| Path::new(folder).starts_with(root));
         let hubs: Vec<&str> =
-            self.cluster.hubs.values().filter(has_it).map(|info| info.address.as_str()).collect();
+            self.cx.cluster.hubs.values().filter(has_it).map(|info| info.address.as_str()).collect();
         if hubs.is_empty() {
             return (message, data);
         }

@@ -29,7 +29,7 @@ impl Core {
     /// Evaluates the policy for a pending question, on its tool call as the session has it. Returns `None` if the
     /// policy does not apply.
     pub(super) fn evaluate(&mut self, id: &SessionId, offset: u64) -> Option<PolicyDecision> {
-        let policy = self.options.policy.as_mut()?;
+        let policy = self.cx.options.policy.as_mut()?;
         let session = self.sessions.get(id)?;
         let state = session.state.as_ref()?;
         let question = state.questions.get(&offset).filter(|question| question.method == PERMISSION)?;
@@ -111,7 +111,7 @@ impl Core {
         let Some(session) = self.sessions.get(id) else { return };
         let Some(state) = &session.state else { return };
         let Some(question) = state.questions.get(&offset) else { return };
-        let Some(client) = self.connections.get_mut(&connection) else { return };
+        let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return };
         if client.identity.role < Role::Answer || !client.can_answer(question) {
             return;
         }
@@ -127,7 +127,7 @@ impl Core {
         if client.questions.open(Side::Agent, &number.into(), topic).is_err() {
             // This client has failed to answer; others still can.
             subscription.asked.remove(&offset);
-            return self.report(format!(
+            return self.cx.outbox.report(format!(
                 "a client of session {id} has too many pending questions and is not asked another one"
             ));
         }
@@ -142,14 +142,14 @@ impl Core {
         };
         let request = RequestId::Number(number);
         let text = lines::call(Some(&request), &question.method, Some(&question.params), rewrite);
-        self.send(connection, text, Some(id));
+        self.cx.outbox.send(connection, text, Some(id));
     }
 
     /// Cancels a question at every client that was asked, because it was answered or cancelled.
     pub(super) fn cancel_asked(&mut self, id: &SessionId, offset: u64, except: Option<ConnectionId>) {
         let Some(session) = self.sessions.get(id) else { return };
         for &connection in &session.subscribers {
-            let Some(client) = self.connections.get_mut(&connection) else { continue };
+            let Some(client) = self.cx.clients.connections.get_mut(&connection) else { continue };
             let Some(subscription) = client.subscriptions.get_mut(id) else { continue };
             let Some(number) = subscription.asked.remove(&offset) else { continue };
             // Closed before the cancellation is sent: an answer that is already under way finds no question
@@ -160,13 +160,13 @@ impl Core {
             }
             let text = lines::cancel(&RequestId::Number(number));
             let line = ToClient::plain(text.into(), Some(Arc::clone(id)));
-            self.output.push_back(Output::Send { connection, line });
+            self.cx.outbox.push(Output::Send { connection, line });
         }
     }
 
     /// Handles a response of a client. Responses to questions that are not pending are ignored.
     pub(super) fn answer(&mut self, connection: ConnectionId, response: &Response<'_>, line: &Arc<str>) {
-        let Some(client) = self.connections.get_mut(&connection) else { return };
+        let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return };
         let (outcome, decider) = match &response.outcome {
             Ok(result) => (Outcome::Result(lines::without_hub_meta(result)), DECIDER.of(result)),
             Err(_) => (Outcome::of(&response.outcome), None),
@@ -231,7 +231,7 @@ impl Core {
         by: &Author<'static>,
         error: &str,
     ) {
-        let Some(client) = self.connections.get_mut(&connection) else { return };
+        let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return };
         if let Some(subscription) = client.subscriptions.get_mut(id)
             && let Some(number) = subscription.asked.remove(&offset)
         {
@@ -240,7 +240,7 @@ impl Core {
         let Some(record) = self.question(id, offset).map(|question| about(offset, question)) else { return };
         let record = QuestionRecord { error: Raw::parse(error).ok(), ..record.by(by.clone()) };
         self.append_hub_record(id, &HubRecord::NotAnswered(record));
-        self.report(format!("a client responded to a question of session {id} with an error; the question stays pending: {error}"));
+        self.cx.outbox.report(format!("a client responded to a question of session {id} with an error; the question stays pending: {error}"));
     }
 
     /// Reports an invalid answer to the client that gave it. The agent does not get it.
@@ -248,12 +248,12 @@ impl Core {
         let title = format!("Invalid answer; it was not sent to the agent: {reason}");
         let update = json!({"sessionUpdate": "notice", "severity": "warning", "title": title});
         let text = lines::update(id, &update.to_string());
-        self.send(connection, text, Some(id));
+        self.cx.outbox.send(connection, text, Some(id));
     }
 
     /// Asks a client again after an invalid answer, under a new id.
     fn ask_again(&mut self, connection: ConnectionId, id: &SessionId, offset: u64, invalid_answers: usize) {
-        let Some(client) = self.connections.get_mut(&connection) else { return };
+        let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return };
         let Some(subscription) = client.subscriptions.get_mut(id) else { return };
         if let Some(number) = subscription.asked.remove(&offset) {
             client.questions.close(Side::Agent, &number.into());
@@ -268,7 +268,8 @@ impl Core {
         let Some(state) = self.sessions.get(id).and_then(|session| session.state.as_ref()) else { return };
         let titles: Vec<String> = state.questions.values().map(Question::title).collect();
         let offsets: Vec<u64> = state.questions.keys().copied().collect();
-        let Some(client) = self.connections.get(&connection).filter(|client| client.is_translated) else {
+        let Some(client) = self.cx.clients.connections.get(&connection).filter(|client| client.is_translated)
+        else {
             return;
         };
         let reached = match client.subscriptions.get(id) {
@@ -282,14 +283,14 @@ impl Core {
         };
         let title = format!("This prompt is queued until the pending question \"{first}\"{more} is answered");
         let update = json!({"sessionUpdate": "notice", "severity": "info", "title": title});
-        self.send(connection, lines::update(id, &update.to_string()), Some(id));
+        self.cx.outbox.send(connection, lines::update(id, &update.to_string()), Some(id));
         // Questions after the client's offset are asked when delivery gets there.
         for offset in offsets.into_iter().filter(|offset| *offset < reached) {
-            let Some(client) = self.connections.get_mut(&connection) else { return };
+            let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return };
             let Some(subscription) = client.subscriptions.get_mut(id) else { return };
             if let Some(number) = subscription.asked.remove(&offset) {
                 client.questions.close(Side::Agent, &number.into());
-                self.send(connection, lines::cancel(&RequestId::Number(number)), Some(id));
+                self.cx.outbox.send(connection, lines::cancel(&RequestId::Number(number)), Some(id));
             }
             self.ask(connection, id, offset);
         }
@@ -314,11 +315,11 @@ impl Core {
         let record = about(offset, &question).by(by.clone()).outcome(result.clone());
         self.append_hub_record(id, &HubRecord::Answered(record));
         let line = lines::answer(&question.id, outcome);
-        self.answered_by = by.token.as_deref().or(by.client.as_deref()).map(str::to_owned);
+        self.cx.answered_by = by.token.as_deref().or(by.client.as_deref()).map(str::to_owned);
         let _ = self.append(id, Channel::ToAgent, line.as_str());
-        self.answered_by = None;
+        self.cx.answered_by = None;
         if let Some(process) = process {
-            self.output.push_back(Output::ToAgent { process, line, session: Some(Arc::clone(id)) });
+            self.cx.outbox.push(Output::ToAgent { process, line, session: Some(Arc::clone(id)) });
         }
         self.cancel_asked(id, offset, from);
         self.notice(id, &resolved(&question, &result, by, from), from);
@@ -357,7 +358,7 @@ impl Core {
     /// Responds to a request of an agent with an error.
     pub(super) fn refuse_agent(&mut self, process: AgentId, id: &RequestId<'_>, code: i32, message: &str) {
         let line = lines::answer(id, &Outcome::error(code, message, None));
-        self.output.push_back(Output::ToAgent { process, line, session: None });
+        self.cx.outbox.push(Output::ToAgent { process, line, session: None });
     }
 }
 

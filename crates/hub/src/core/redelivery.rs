@@ -19,10 +19,10 @@ impl Core {
     /// Queues the prompts again that an exited process has not received, named by the agent's session ids. Must be
     /// called before [`Core::agent_exited`], which fails all other prompts.
     pub(crate) fn undelivered(&mut self, process: AgentId, agent_sessions: &[String]) {
-        let Some(known) = self.processes.get_mut(&process) else { return };
+        let Some(known) = self.cx.agents.processes.get_mut(&process) else { return };
         let sessions: HashSet<_> =
             agent_sessions.iter().filter_map(|id| known.sessions.get(id).cloned()).collect();
-        if self.ending || sessions.is_empty() {
+        if self.cx.is_ending || sessions.is_empty() {
             return;
         }
         let may_go = |purpose: &PendingAgentRequest| match purpose {
@@ -48,6 +48,8 @@ impl Core {
             );
             let (connection, id) = client;
             let asked = self
+                .cx
+                .clients
                 .connections
                 .get_mut(&connection)
                 .and_then(|known| known.pending.get_mut(Side::Client, &id));
@@ -66,7 +68,7 @@ impl Core {
     /// Drops the prompts for an exited process that are still in the output queue. Returns the agent's session ids.
     pub(super) fn take_unsent(&mut self, id: AgentId) -> Vec<String> {
         let mut prompted_session = Vec::new();
-        self.output.retain(|output| match output {
+        self.cx.outbox.queue.retain(|output| match output {
             Output::ToAgent { process, line, .. } if *process == id => match lines::prompted_session(line) {
                 Some(session) => {
                     prompted_session.push(session);

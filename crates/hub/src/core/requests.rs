@@ -40,7 +40,10 @@ impl Core {
         is_named: bool,
         dedups_by_id: bool,
     ) {
-        self.connections.insert(connection, Connection::new(identity, agent, is_named, dedups_by_id));
+        self.cx
+            .clients
+            .connections
+            .insert(connection, Connection::new(identity, agent, is_named, dedups_by_id));
     }
 
     /// Notes that the lines of a client are translated by the hub.
@@ -50,28 +53,28 @@ impl Core {
 
     /// Removes a client that has disconnected. Its sessions and their work continue.
     pub(crate) fn disconnected(&mut self, connection: ConnectionId) {
-        let Some(client) = self.connections.get(&connection) else { return };
+        let Some(client) = self.cx.clients.connections.get(&connection) else { return };
         let (name, version) = client.client.clone();
         let attached: Vec<SessionId> = client.subscriptions.keys().cloned().collect();
         for session in attached {
             self.detach(connection, &session);
             let client = json!({"clientId": connection.to_string(), "name": name, "version": version});
-            let [date, time] = Moment(self.time).date_and_time();
+            let [date, time] = Moment(self.cx.outbox.time).date_and_time();
             let left = json!({
                 "sessionUpdate": "client_disconnected", "client": client, "timestamp": format!("{date}T{time}Z"),
             });
             self.notice(&session, &left, None);
         }
         self.cancel_direct_of_client(connection);
-        self.connections.remove(&connection);
+        self.cx.clients.connections.remove(&connection);
     }
 
     /// Applies a change of a client's token; `None` if it was revoked.
     pub(crate) fn access_changed(&mut self, connection: ConnectionId, identity: Option<Identity>) {
-        let Some(client) = self.connections.get_mut(&connection) else { return };
+        let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return };
         let Some(identity) = identity else {
             let reason = "the token was revoked".to_owned();
-            self.output.push_back(Output::Close { connection, code: 4401, reason });
+            self.cx.outbox.push(Output::Close { connection, code: 4401, reason });
             self.disconnected(connection);
             return;
         };
@@ -94,26 +97,26 @@ impl Core {
 
     /// Pauses a connection that has moved to a new socket, until the client sends its cursors.
     pub(crate) fn reconnected(&mut self, connection: ConnectionId) {
-        if let Some(client) = self.connections.get_mut(&connection) {
+        if let Some(client) = self.cx.clients.connections.get_mut(&connection) {
             client.is_paused = true;
         }
     }
 
     /// Handles a message of a client, in version 2.
     pub(crate) fn client_line(&mut self, connection: ConnectionId, line: &Arc<str>) {
-        let Some(client) = self.connections.get_mut(&connection) else { return };
+        let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return };
         let message = match Message::decode(line, WireFormat::Any) {
             Ok(message) => message,
             Err(error) => {
                 let error = Outcome::error(codes::INVALID_REQUEST, error.to_string(), None);
                 let text = lines::answer(&RequestId::Null, &error);
-                self.send(connection, text, None);
+                self.cx.outbox.send(connection, text, None);
                 return;
             }
         };
         if client.is_paused && message.method() != Some("stream/resume") {
             let reason = "the first message of a resumed connection must be stream/resume".to_owned();
-            self.output.push_back(Output::Close { connection, code: 1002, reason });
+            self.cx.outbox.push(Output::Close { connection, code: 1002, reason });
             return;
         }
         if let Message::Request(request) = &message {
@@ -125,7 +128,7 @@ impl Core {
                 .or_else(|| is_repeatable.then(|| format!("{connection}:{}", lines::id_text(&id))));
             let known = operation
                 .as_deref()
-                .and_then(|operation| self.answers.get(&client.identity.key(), operation));
+                .and_then(|operation| self.cx.clients.answers.get(&client.identity.key(), operation));
             if let Some(mut outcome) = known.cloned() {
                 // A duplicate whose response was lost in transit: the cached reply is sent again. The turn may be over
                 // by now.
@@ -166,7 +169,7 @@ impl Core {
 
     /// Dispatches a message, again if it had to wait.
     pub(super) fn dispatch(&mut self, connection: ConnectionId, line: &Arc<str>) {
-        let Some(client) = self.connections.get(&connection) else { return };
+        let Some(client) = self.cx.clients.connections.get(&connection) else { return };
         match Message::decode(line, WireFormat::Any) {
             Ok(Message::Response(response)) => self.answer(connection, &response, line),
             Ok(Message::Notification(notification)) => self.notification(connection, &notification, line),
@@ -190,7 +193,7 @@ impl Core {
         let ClientRequest { connection, id, method, params, .. } = request;
         let properties = Method::of(method, Form::Request);
         self.authorize(connection, properties, params)?;
-        if let Some(problem) = self.log_problem.as_ref().filter(|_| properties.is_logged) {
+        if let Some(problem) = self.cx.log_problem.as_ref().filter(|_| properties.is_logged) {
             let message = format!("{problem}; the hub continues by itself when the log can be written");
             return Err((codes::INTERNAL_ERROR, message, Some(json!({"log": problem}))));
         }
@@ -223,7 +226,7 @@ impl Core {
 
     /// Returns the response to a prompt, with the outcome of the turn if the client wants it.
     pub(super) fn of_turn(&self, connection: ConnectionId, outcome: Outcome, ended: Option<&str>) -> Outcome {
-        match self.connections.get(&connection) {
+        match self.cx.clients.connections.get(&connection) {
             Some(client) => of_turn(client, outcome, ended),
             None => outcome,
         }
@@ -245,7 +248,7 @@ impl Core {
             let message = format!("session {name} does not exist or is not visible to this token");
             Err((codes::RESOURCE_NOT_FOUND, message, Some(json!({"sessionId": name}))))
         };
-        let Some(client) = self.connections.get(&connection) else { return unknown() };
+        let Some(client) = self.cx.clients.connections.get(&connection) else { return unknown() };
         if let Some(session) = self.sessions.get(&*name) {
             if !session.is_visible_to(&client.identity) {
                 return unknown();
@@ -293,7 +296,7 @@ impl Core {
     pub(super) fn load(&mut self, id: &SessionId) {
         let Some(session) = self.sessions.get_mut(id) else { return };
         if !std::mem::replace(&mut session.is_loading, true) {
-            self.output.push_back(Output::Load { session: Arc::clone(id) });
+            self.cx.outbox.push(Output::Load { session: Arc::clone(id) });
         }
     }
 
@@ -331,12 +334,12 @@ impl Core {
                     session.reset_tail(length);
                 }
                 // Work that ran when the hub ended is interrupted. This is recorded as soon as the log can be written.
-                if session.process.is_none() && session.is_owned && self.log_problem.is_none() {
+                if session.process.is_none() && session.is_owned && self.cx.log_problem.is_none() {
                     self.interrupt(&id, "the hub ended while the agent was working", None);
-                    self.output.push_back(Output::CloseLog { session: Arc::clone(&id) });
+                    self.cx.outbox.push(Output::CloseLog { session: Arc::clone(&id) });
                 }
                 if let Some((count, first)) = gaps {
-                    self.report(format!(
+                    self.cx.outbox.report(format!(
                         "{count} records of session {id} cannot be read, beginning with {first}"
                     ));
                 }
@@ -384,7 +387,7 @@ fn of_turn(client: &Connection, outcome: Outcome, ended: Option<&str>) -> Outcom
 }
 
 pub(super) fn client_mut(core: &mut Core, connection: ConnectionId, change: impl FnOnce(&mut Connection)) {
-    if let Some(client) = core.connections.get_mut(&connection) {
+    if let Some(client) = core.cx.clients.connections.get_mut(&connection) {
         change(client);
     }
 }

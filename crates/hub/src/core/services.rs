@@ -69,7 +69,7 @@ impl Core {
     /// agent has a process of its own, for its folders.
     pub(super) fn process_with(&self, agent: usize, services: Services, roots: &[String]) -> Option<AgentId> {
         let is_confined = self.is_confined(agent);
-        self.processes.iter().find_map(|(id, process)| {
+        self.cx.agents.processes.iter().find_map(|(id, process)| {
             let is_it = process.agent == agent && process.services == services && process.takes_sessions();
             let is_free = || process.roots == roots && process.is_without_sessions() && !self.is_used(*id);
             (is_it && (!is_confined || is_free())).then_some(*id)
@@ -78,7 +78,7 @@ impl Core {
 
     /// Returns whether an agent is confined.
     pub(super) fn is_confined(&self, agent: usize) -> bool {
-        self.options.confined.get(agent).copied().unwrap_or_default()
+        self.cx.options.confined.get(agent).copied().unwrap_or_default()
     }
 
     /// Returns the capabilities that an agent gets of a client. Files and commands of a client would lead a confined agent
@@ -89,14 +89,14 @@ impl Core {
 
     /// Returns the offer of a client.
     pub(super) fn services_at(&self, connection: ConnectionId) -> Services {
-        self.connections.get(&connection).map(|client| client.services).unwrap_or_default()
+        self.cx.clients.connections.get(&connection).map(|client| client.services).unwrap_or_default()
     }
 
     /// Returns the offer of a session's clients: that of the client that attached last.
     pub(super) fn services_of(&self, id: &SessionId) -> Services {
         let attached = self.sessions.get(id).into_iter().flat_map(|session| &session.subscribers);
         let offers = attached
-            .filter_map(|connection| Some((connection, self.connections.get(connection)?)))
+            .filter_map(|connection| Some((connection, self.cx.clients.connections.get(connection)?)))
             .filter(|(_, client)| client.forwarded_key.is_none() && client.services != Services::default());
         offers
             .max_by_key(|(connection, _)| **connection)

@@ -43,12 +43,12 @@ struct Announced {
 impl Core {
     /// Enables [`Output::Event`].
     pub(crate) fn enable_events(&mut self) {
-        self.has_events = true;
+        self.cx.has_events = true;
     }
 
     /// Notes that a prompt is sent to the agent.
     pub(super) fn turn_began(&mut self, id: &SessionId) {
-        let now = self.now;
+        let now = self.cx.outbox.now;
         if let Some(session) = self.sessions.get_mut(id) {
             session.events.turn_started = Some(now);
         }
@@ -57,21 +57,21 @@ impl Core {
     /// Emits an event of a session.
     fn emit(&mut self, id: &SessionId, kind: SessionEventKind) {
         let Some(session) = self.sessions.get(id).filter(|session| session.is_owned) else { return };
-        if !self.has_events {
+        if !self.cx.has_events {
             return;
         }
         let title = session.state.as_ref().and_then(SessionState::agent_title).map(str::to_owned);
         let event = SessionEvent::new(id, &session.info.agent, &session.info.folder, kind);
-        self.output.push_back(Output::Event(Box::new(SessionEvent { title, ..event })));
+        self.cx.outbox.push(Output::Event(Box::new(SessionEvent { title, ..event })));
     }
 
     /// Emits the events of the questions that a record has added, changed or ended. `new` is the offset of a question
     /// that the policy has not answered, and `changed_call` the tool call that an update has changed.
     pub(super) fn emit_questions(&mut self, id: &SessionId, new: Option<u64>, changed_call: Option<&str>) {
-        if !self.has_events {
+        if !self.cx.has_events {
             return;
         }
-        let by = self.answered_by.take();
+        let by = self.cx.answered_by.take();
         let Some(session) = self.sessions.get_mut(id) else { return };
         let Some(state) = &session.state else { return };
         if session.events.questions.is_empty() && state.questions.is_empty() {
@@ -110,8 +110,8 @@ impl Core {
 
     /// Emits the event of a turn that has ended.
     pub(super) fn emit_turn_end(&mut self, id: &SessionId) {
-        let (now, is_ending) = (self.now, self.ending);
-        let interruption = self.interruption.clone();
+        let (now, is_ending) = (self.cx.outbox.now, self.cx.is_ending);
+        let interruption = self.cx.interruption.clone();
         let Some(session) = self.sessions.get_mut(id) else { return };
         let started = session.events.turn_started.take();
         let was_cancelled = session.cancelled_at.is_some();
@@ -170,7 +170,7 @@ impl Core {
 
     /// Emits the event of an agent that could not be started for a prompt.
     pub(super) fn emit_start_failure(&mut self, id: &SessionId, reason: &str) {
-        if !self.ending {
+        if !self.cx.is_ending {
             self.emit(id, SessionEventKind::AgentDied { reason: reason.to_owned() });
         }
     }

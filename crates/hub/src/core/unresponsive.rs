@@ -24,7 +24,7 @@ use super::{AgentId, ConnectionId, Core, Output, SessionId};
 impl Core {
     /// Starts the time that an agent has to stop after a cancellation. A repeated cancellation does not extend it.
     pub(super) fn await_stop(&mut self, id: &SessionId) {
-        let now = self.now;
+        let now = self.cx.outbox.now;
         let Some(session) = self.sessions.get_mut(id) else { return };
         if session.process.is_some() && session.is_busy() {
             // Otherwise a client that cancels repeatedly would postpone the end forever.
@@ -34,7 +34,7 @@ impl Core {
 
     /// Abandons the turns whose agents did not stop in time.
     pub(super) fn abandon_overdue_turns(&mut self) {
-        let (now, timeout) = (self.now, self.options.cancel_timeout);
+        let (now, timeout) = (self.cx.outbox.now, self.cx.options.cancel_timeout);
         let mut overdue = Vec::new();
         for session in self.sessions.values_mut() {
             let Some(since) = session.cancelled_at else { continue };
@@ -61,18 +61,20 @@ impl Core {
         session.cancelled_at = None;
         // Before any append: the end of the turn starts the next prompt, which must not be sent to this process.
         session.is_unresponsive = true;
-        self.summary_version += 1;
-        let within = Duration::from_millis(self.options.cancel_timeout);
+        self.cx.outbox.summary_version += 1;
+        let within = Duration::from_millis(self.cx.options.cancel_timeout);
         let title = format!("The agent did not stop within {within:?} after the cancellation.");
         // Questions end before the turn: readers of the log expect none in an idle session. The record of the
         // abandoned turn precedes the responses that it explains.
         self.cancel_questions(id, &Author::new());
         let open: Vec<RequestId<'static>> =
-            self.processes.get(&process).map(|process| process.prompts_of(id)).unwrap_or_default();
+            self.cx.agents.processes.get(&process).map(|process| process.prompts_of(id)).unwrap_or_default();
         let record = TurnAbandonedRecord::new().requests(open.len() as u64).reason(title.clone());
         self.append_hub_record(id, &HubRecord::TurnAbandoned(record));
         for request in open {
             let purpose = self
+                .cx
+                .agents
                 .processes
                 .get_mut(&process)
                 .and_then(|process| process.pending.get_mut(Side::Client, &request));
@@ -96,7 +98,7 @@ impl Core {
             "sessionUpdate": "notice", "severity": "warning", "title": title, "description": description, "_meta": meta,
         });
         let _ = self.append(id, Channel::ToClient, lines::update(&agent_session, &notice.to_string()));
-        self.report(format!("{id}: {title}"));
+        self.cx.outbox.report(format!("{id}: {title}"));
         let idle = json!({"sessionUpdate": "state_update", "state": "idle", "stopReason": "cancelled", "_meta": meta});
         let _ = self.append(id, Channel::ToClient, lines::update(&agent_session, &idle.to_string()));
     }
@@ -120,7 +122,7 @@ impl Core {
         }
         let has_stopped = lines::text_of(update.as_ref(), "state").as_deref() == Some("idle");
         session.is_unresponsive &= !has_stopped;
-        self.summary_version += u64::from(has_stopped);
+        self.cx.outbox.summary_version += u64::from(has_stopped);
         // The clients have been told that the turn is over. The line is recorded for diagnostics only.
         let late = json!({"from": Side::Agent, "late": parsed(line)});
         let _ = self.append(id, Channel::Diagnostic, late.to_string());
@@ -144,7 +146,7 @@ impl Core {
         let late = json!({"from": Side::Agent, "late": parsed(line)});
         let _ = self.append(id, Channel::Diagnostic, late.to_string());
         let line = lines::answer(&request.id, &cancelled(&request.method));
-        self.output.push_back(Output::ToAgent { process, line, session: Some(Arc::clone(id)) });
+        self.cx.outbox.push(Output::ToAgent { process, line, session: Some(Arc::clone(id)) });
         true
     }
 
@@ -165,7 +167,7 @@ impl Core {
         let reason = "the agent did not stop after a cancellation; the session continues in another process of the agent";
         let _ = self.append(id, Channel::Process, reason);
         self.release_process(process, id);
-        if let Some(known) = self.processes.get_mut(&process) {
+        if let Some(known) = self.cx.agents.processes.get_mut(&process) {
             known.is_unresponsive = true;
             known.left_sessions.extend(agent_session);
             known.drop_abandoned(id);
@@ -176,7 +178,7 @@ impl Core {
     /// Ends an unresponsive process when its session is closed and no other session works in it.
     pub(super) fn leave_unresponsive(&mut self, process: AgentId, id: &SessionId, agent_session: &str) {
         let is_unresponsive = self.sessions.get(id).is_some_and(|session| session.is_unresponsive);
-        if let (true, Some(known)) = (is_unresponsive, self.processes.get_mut(&process)) {
+        if let (true, Some(known)) = (is_unresponsive, self.cx.agents.processes.get_mut(&process)) {
             known.is_unresponsive = true;
             known.left_sessions.insert(agent_session.to_owned());
             known.drop_abandoned(id);
@@ -204,10 +206,10 @@ impl Core {
 
     /// Ends an agent process. Its sessions become dormant when it has exited, and prompts wait until then.
     pub(super) fn end_agent(&mut self, process: AgentId, reason: &str) {
-        let Some(known) = self.processes.get_mut(&process) else { return };
+        let Some(known) = self.cx.agents.processes.get_mut(&process) else { return };
         if !std::mem::replace(&mut known.is_ending, true) {
             known.end_reason = Some(format!("the agent {reason}"));
-            self.output.push_back(Output::EndAgent { process });
+            self.cx.outbox.push(Output::EndAgent { process });
         }
     }
 
@@ -239,7 +241,7 @@ impl Core {
 
     /// Checks that a client may interrupt the work of other sessions: all of them must be visible to it.
     fn may_interrupt(&self, connection: ConnectionId, sessions: &[SessionId]) -> Result<(), Refusal> {
-        let Some(client) = self.connections.get(&connection) else { return Ok(()) };
+        let Some(client) = self.cx.clients.connections.get(&connection) else { return Ok(()) };
         let is_hidden = |id: &&SessionId| {
             !self.sessions.get(*id).is_some_and(|session| session.is_visible_to(&client.identity))
         };

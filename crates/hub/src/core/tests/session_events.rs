@@ -154,7 +154,7 @@ impl Policy for AllowsEverything {
 #[test]
 fn questions_that_a_rule_answers_and_cancelled_turns_are_not_announced() {
     let (mut world, client, session) = working();
-    world.core.options.policy = Some(Box::new(AllowsEverything));
+    world.core.cx.options.policy = Some(Box::new(AllowsEverything));
     ask(&mut world, &session, 7, &command("ls"));
     assert_eq!(world.agent.answered.get(&7), Some(&1));
     assert_eq!(kinds(&mut world), []);

@@ -1,0 +1,49 @@
+//! Outputs of the core in their order, and the clock and counters that they depend on.
+
+use std::collections::VecDeque;
+
+use switchboard_transport::SharedText;
+
+use super::{ConnectionId, Output, SessionId, ToClient};
+
+/// Outputs that the driver has not taken yet.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    pub(super) queue: VecDeque<Output>,
+    /// Monotonic time in milliseconds.
+    pub(super) now: u64,
+    /// Wall-clock time in Unix milliseconds, for display.
+    pub(super) time: i64,
+    last_ticket: u64,
+    /// Changes whenever the summaries of sessions may have changed, apart from times.
+    pub(super) summary_version: u64,
+}
+
+impl Outbox {
+    /// Adds an output. The driver performs outputs in the order in which they are added.
+    pub(super) fn push(&mut self, output: Output) {
+        self.queue.push_back(output);
+    }
+
+    /// Returns a new ticket, which identifies the result of an output.
+    pub(super) fn next_ticket(&mut self) -> u64 {
+        self.last_ticket += 1;
+        self.last_ticket
+    }
+
+    /// Reports something to the operator.
+    pub(super) fn report(&mut self, message: impl Into<String>) {
+        self.push(Output::Report(message.into()));
+    }
+
+    /// Sends a line without a cursor to a client, on the stream of a session or of the connection.
+    pub(super) fn send(
+        &mut self,
+        connection: ConnectionId,
+        text: impl Into<SharedText>,
+        stream: Option<&SessionId>,
+    ) {
+        let line = ToClient::plain(text.into(), stream.cloned());
+        self.push(Output::Send { connection, line });
+    }
+}
