@@ -275,7 +275,7 @@ impl Core {
     /// Handles `$/cancel_request` of an agent: cancels the question.
     fn request_cancelled(&mut self, process: AgentId, params: Option<&Raw<'_>>, line: &str) {
         let Some(id) = params.and_then(referenced_request) else { return };
-        self.cancel_direct(process, Some(&id));
+        self.cx.direct_questions().cancel_direct(process, Some(&id));
         let mut hosted = self.sessions.values().filter(|session| session.process == Some(process));
         let found = hosted.find_map(|session| {
             let (_, question) = session.state.as_ref()?.question_of(&id)?;
@@ -310,17 +310,21 @@ impl Core {
     /// Routes a request of an agent.
     fn agent_request(&mut self, process: AgentId, request: &Request<'_>, line: &str) {
         let params = request.params.as_ref();
-        let is_confined =
-            self.cx.agents.processes.get(&process).is_some_and(|process| self.is_confined(process.agent));
+        let is_confined = self
+            .cx
+            .agents
+            .processes
+            .get(&process)
+            .is_some_and(|process| self.cx.options.is_confined(process.agent));
         if is_confined && (request.method.starts_with("fs/") || request.method.starts_with("terminal/")) {
             let message = "the agent runs in a sandbox: it works with files and commands itself";
-            return self.refuse_agent(process, &request.id, codes::METHOD_NOT_FOUND, message);
+            return self.cx.outbox.refuse_agent(process, &request.id, codes::METHOD_NOT_FOUND, message);
         }
         let is_question = matches!(&*request.method, PERMISSION | ELICITATION);
         let session = lines::text_of(params, "sessionId");
         let Some(session) = session else {
             if !is_question {
-                return self.forward_to_client(process, request, None);
+                return self.cx.direct_questions().forward_to_client(process, request, None);
             }
             // The request names one that a client has sent, such as a prompt or a login.
             let about = params.and_then(referenced_request);
@@ -328,7 +332,7 @@ impl Core {
                 about.and_then(|id| self.cx.agents.processes.get(&process)?.session_of_prompt(&id).cloned());
             return match prompted_session {
                 Some(id) => self.agent_request_in(process, &id, request, line),
-                None => self.direct_request(process, request),
+                None => self.cx.direct_questions().direct_request(process, request),
             };
         };
         let Some(id) = self.session_of(process, &session) else {
@@ -351,7 +355,7 @@ impl Core {
                     .is_some_and(|process| process.buffer_early(&session, line));
             if !kept {
                 self.record_invalid_line(process, line);
-                self.refuse_agent(
+                self.cx.outbox.refuse_agent(
                     process,
                     &request.id,
                     codes::RESOURCE_NOT_FOUND,
@@ -362,7 +366,7 @@ impl Core {
         };
         match is_question {
             true => self.agent_request_in(process, &id, request, line),
-            false => self.forward_to_client(process, request, Some(&id)),
+            false => self.cx.direct_questions().forward_to_client(process, request, self.sessions.get(&id)),
         }
     }
 
@@ -371,7 +375,7 @@ impl Core {
         let state = self.sessions.get(id).and_then(|session| session.state.as_ref());
         if let Some((code, message)) = state.and_then(|state| state.refusal(request)) {
             self.record_invalid_line(process, line);
-            return self.refuse_agent(process, &request.id, code, &message);
+            return self.cx.outbox.refuse_agent(process, &request.id, code, &message);
         }
         if !self.is_late_question(process, id, request, line) {
             let _ = self.append(id, Channel::ToClient, line);
@@ -388,7 +392,7 @@ impl Core {
             PendingAgentRequest::Handshake => self.agent_initialized(process, &outcome, line),
             PendingAgentRequest::New { session, client } => {
                 if outcome.is_error() {
-                    self.reply(client.0, &client.1, outcome, None);
+                    self.cx.reply(client.0, &client.1, outcome);
                     self.discard_session(&session);
                 } else {
                     self.opened(process, &session, &client, line);
@@ -399,7 +403,7 @@ impl Core {
             }
             PendingAgentRequest::AgentSessions { client } => {
                 let outcome = self.with_hub_ids(process, outcome);
-                self.reply(client.0, &client.1, outcome, None);
+                self.cx.reply(client.0, &client.1, outcome);
             }
             PendingAgentRequest::Resume { session } => {
                 self.session_resumed(process, &session, &outcome, line);
@@ -414,9 +418,9 @@ impl Core {
                 // The turn may have ended before the agent responded to the prompt.
                 let state = self.sessions.get(&session).and_then(|session| session.state.as_ref());
                 let ended = state.and_then(|state| state.end_of(&response.id));
-                let outcome = self.of_turn(client.0, outcome, ended.as_deref());
+                let outcome = self.cx.clients.of_turn(client.0, outcome, ended.as_deref());
                 let is_error = outcome.is_error();
-                self.reply(client.0, &client.1, outcome, after.map(|after| (&session, after)));
+                self.reply_after(client.0, &client.1, outcome, after.map(|after| (&session, after)));
                 if is_error {
                     self.run_next_prompt(&session);
                 }
@@ -425,7 +429,7 @@ impl Core {
                 let after =
                     session.as_ref().and_then(|session| self.append(session, Channel::ToClient, line));
                 let after = session.as_ref().zip(after);
-                self.reply(client.0, &client.1, outcome, after);
+                self.reply_after(client.0, &client.1, outcome, after);
             }
             PendingAgentRequest::Fork { params, of, client } => {
                 self.forked(process, &params, &of, client, &outcome, &response.id, line);
@@ -553,12 +557,12 @@ impl Core {
         line: &str,
     ) {
         if outcome.is_error() {
-            return self.reply(client.0, &client.1, outcome.clone(), None);
+            return self.cx.reply(client.0, &client.1, outcome.clone());
         }
         let original = self.sessions.get(of).map(|session| (session.info.folder.clone(), session.title()));
         let Some((folder, title)) = original else {
             let message = format!("session {of} has been deleted meanwhile");
-            return self.refuse(client.0, &client.1, codes::RESOURCE_NOT_FOUND, message, None);
+            return self.cx.refuse(client.0, &client.1, codes::RESOURCE_NOT_FOUND, message, None);
         };
         let request = lines::call(
             Some(request),

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde_json::json;
 use switchboard_acp::extensions::{HubRecord, PromptRecord};
-use switchboard_acp::rpc::{Message, RequestId, codes};
-use switchboard_acp::{Correlator, OpenRequest, Raw, Side, Wire, WireFormat};
+use switchboard_acp::rpc::{RequestId, codes};
+use switchboard_acp::{Correlator, OpenRequest, Raw, Side};
 use switchboard_store::Channel;
 use switchboard_transport::{ConfinementNotice, Oddities, SharedText};
 
@@ -164,15 +164,6 @@ impl PendingAgentRequest {
 impl Core {
     // ----- lifecycle
 
-    /// Returns the running or starting process of an agent.
-    pub(super) fn process_of(&self, agent: usize) -> Option<AgentId> {
-        self.cx
-            .agents
-            .processes
-            .iter()
-            .find_map(|(id, process)| (process.agent == agent && process.takes_sessions()).then_some(*id))
-    }
-
     /// Returns the process of an agent, if it is ready. Otherwise starts it and dispatches the message again when it
     /// is.
     pub(super) fn ready_agent(
@@ -181,7 +172,7 @@ impl Core {
         connection: ConnectionId,
         message: &Arc<str>,
     ) -> Option<AgentId> {
-        self.when_ready(self.process_of(agent), agent, connection, message, Vec::new())
+        self.when_ready(self.cx.agents.process_of(agent), agent, connection, message, Vec::new())
     }
 
     /// Returns the process for a client that opens a session, which was offered the capabilities of this client.
@@ -192,7 +183,7 @@ impl Core {
         message: &Arc<str>,
         roots: Vec<String>,
     ) -> Option<AgentId> {
-        let services = self.offered(agent, self.services_at(connection));
+        let services = self.cx.options.offered(agent, self.cx.clients.services_at(connection));
         let process = self.process_with(agent, services, &roots);
         self.when_ready(process, agent, connection, message, roots)
     }
@@ -206,7 +197,8 @@ impl Core {
         message: &Arc<str>,
         roots: Vec<String>,
     ) -> Option<AgentId> {
-        let process = process.unwrap_or_else(|| self.start_agent(agent, self.services_at(connection), roots));
+        let process = process
+            .unwrap_or_else(|| self.start_agent(agent, self.cx.clients.services_at(connection), roots));
         let known = self.cx.agents.processes.get_mut(&process)?;
         if known.is_ready {
             return Some(process);
@@ -216,8 +208,8 @@ impl Core {
     }
 
     pub(super) fn start_agent(&mut self, agent: usize, services: Services, roots: Vec<String>) -> AgentId {
-        let services = self.offered(agent, services);
-        let roots = if self.is_confined(agent) { roots } else { Vec::new() };
+        let services = self.cx.options.offered(agent, services);
+        let roots = if self.cx.options.is_confined(agent) { roots } else { Vec::new() };
         self.cx.agents.last_process += 1;
         let id = self.cx.agents.last_process;
         let mut process = AgentProcess {
@@ -293,21 +285,21 @@ impl Core {
                 }
                 PendingAgentRequest::New { session, client }
                 | PendingAgentRequest::Adopt { session, client } => {
-                    self.reply(client.0, &client.1, error(), None);
+                    self.cx.reply(client.0, &client.1, error());
                     self.discard_session(&session);
                 }
                 PendingAgentRequest::Prompt { session, client, operation, .. } => {
                     self.prompt_failed(&session, operation.as_deref(), &error());
-                    self.reply(client.0, &client.1, error(), None);
+                    self.cx.reply(client.0, &client.1, error());
                 }
                 PendingAgentRequest::Forwarded { client, .. }
                 | PendingAgentRequest::Fork { client, .. }
                 | PendingAgentRequest::AgentSessions { client } => {
-                    self.reply(client.0, &client.1, error(), None);
+                    self.cx.reply(client.0, &client.1, error());
                 }
             }
         }
-        self.cancel_direct(id, None);
+        self.cx.direct_questions().cancel_direct(id, None);
         let lost: Vec<SessionId> = self
             .sessions
             .values()
@@ -363,7 +355,7 @@ impl Core {
             self.run_next_prompt(&session);
         }
         for (connection, message) in process.waiting {
-            self.refuse_waiting(connection, &message, &error());
+            self.cx.refuse_waiting(connection, &message, &error());
         }
         let tickets: Vec<u64> = self
             .cx
@@ -378,7 +370,7 @@ impl Core {
             if let Some(creating) = self.cx.agents.creating.get_mut(&ticket) {
                 let (connection, request) = creating.client.clone();
                 creating.client.0 = 0;
-                self.reply(connection, &request, error(), None);
+                self.cx.reply(connection, &request, error());
             }
         }
     }
@@ -427,13 +419,6 @@ impl Core {
             let error = Raw::parse(text.as_str()).ok();
             self.append_hub_record(id, &HubRecord::PromptFailed(PromptRecord { error, ..record }));
         }
-    }
-
-    /// Refuses a message that waited for an agent that did not start.
-    pub(super) fn refuse_waiting(&mut self, connection: ConnectionId, message: &str, error: &Outcome) {
-        let Ok(Message::Request(request)) = Message::decode(message, WireFormat::Any) else { return };
-        let id = request.id.into_owned();
-        self.decline(connection, &id, error.clone());
     }
 
     /// Ends unused processes and those that do not complete the handshake. Runs all other timeouts.
@@ -490,7 +475,8 @@ impl Core {
             return;
         }
         for agent in 0..self.cx.options.warm.len() {
-            let is_kept = self.cx.options.warm.get(agent) == Some(&true) && !self.is_confined(agent);
+            let is_kept =
+                self.cx.options.warm.get(agent) == Some(&true) && !self.cx.options.is_confined(agent);
             if !is_kept || self.process_with(agent, Services::default(), &[]).is_some() {
                 continue;
             }
@@ -522,7 +508,7 @@ impl Core {
                 .map(|session| session.prompts.drain(..).collect())
                 .unwrap_or_default();
             for prompt in queued {
-                self.refuse(prompt.connection, &prompt.id, codes::INTERNAL_ERROR, reason, None);
+                self.cx.refuse(prompt.connection, &prompt.id, codes::INTERNAL_ERROR, reason, None);
             }
         }
         let processes: Vec<AgentId> = self.cx.agents.processes.keys().copied().collect();
@@ -555,7 +541,8 @@ impl Core {
             _ => None,
         };
         let rewrite = Rewrite { session: name, drops_hub_meta: true, ..Rewrite::default() };
-        let Some((number, line)) = self.build_request(process, method, params, rewrite, purpose) else {
+        let Some((number, line)) = self.cx.agents.build_request(process, method, params, rewrite, purpose)
+        else {
             let message = "the agent has too many pending requests; try again later".to_owned();
             return Err((codes::INTERNAL_ERROR, message, None));
         };
@@ -587,7 +574,7 @@ impl Core {
     ) {
         let params = Raw::from(params.clone());
         if let Some((_, line)) =
-            self.build_request(process, method, Some(&params), Rewrite::default(), purpose)
+            self.cx.agents.build_request(process, method, Some(&params), Rewrite::default(), purpose)
         {
             let _ = self.append(session, Channel::ToAgent, line.as_str());
             self.cx.outbox.push(Output::ToAgent { process, line, session: Some(Arc::clone(session)) });
@@ -628,7 +615,7 @@ impl Core {
             });
         if let Some(PendingAgentRequest::Prompt { client, .. }) = found {
             let before = std::mem::replace(client, to);
-            return self.supersede(&before);
+            return self.cx.supersede(&before);
         }
         // The log says that an agent has received the prompt, but no process has it any more: a response would never
         // arrive.
@@ -636,7 +623,7 @@ impl Core {
             "the agent exited while it had this prompt, and the result is unknown; check the session";
         let error = Outcome::error(codes::INTERNAL_ERROR, message, None);
         self.prompt_failed(session, Some(operation), &error);
-        self.reply(to.0, &to.1, error, None);
+        self.cx.reply(to.0, &to.1, error);
     }
 
     /// Handles the end of a turn.
@@ -649,19 +636,6 @@ impl Core {
             session.cancelled_at = None;
         }
         self.run_next_prompt(id);
-    }
-
-    pub(super) fn build_request(
-        &mut self,
-        process: AgentId,
-        method: &str,
-        params: Option<&Raw<'_>>,
-        rewrite: Rewrite<'_>,
-        purpose: PendingAgentRequest,
-    ) -> Option<(RequestId<'static>, String)> {
-        let id = self.cx.agents.processes.get_mut(&process)?.register(purpose)?;
-        let line = lines::call(Some(&id), method, params, rewrite);
-        Some((id, line))
     }
 }
 
@@ -698,7 +672,7 @@ impl AgentProcess {
     }
 
     /// Allocates the id of a new request, unless too many are pending.
-    fn register(&mut self, purpose: PendingAgentRequest) -> Option<RequestId<'static>> {
+    pub(super) fn register(&mut self, purpose: PendingAgentRequest) -> Option<RequestId<'static>> {
         let id = RequestId::Number(self.last_id + 1);
         self.pending.open(Side::Client, &id, purpose).ok()?;
         self.last_id += 1;

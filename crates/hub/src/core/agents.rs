@@ -1,10 +1,13 @@
 //! Agents and their processes.
 
+use super::agent_process::{AgentProcess, Description, PendingAgentRequest};
+use super::lines::Rewrite;
+use super::{AgentId, lines};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use switchboard_acp::Raw;
+use switchboard_acp::rpc::RequestId;
 
-use super::AgentId;
-use super::agent_process::{AgentProcess, Description};
 use super::lifecycle::PendingCreation;
 
 /// The agents that the hub was started with, and their processes.
@@ -29,5 +32,25 @@ impl Agents {
             creating: BTreeMap::new(),
             warmed: HashMap::new(),
         }
+    }
+
+    /// Returns the running or starting process of an agent.
+    pub(super) fn process_of(&self, agent: usize) -> Option<AgentId> {
+        self.processes
+            .iter()
+            .find_map(|(id, process)| (process.agent == agent && process.takes_sessions()).then_some(*id))
+    }
+
+    pub(super) fn build_request(
+        &mut self,
+        process: AgentId,
+        method: &str,
+        params: Option<&Raw<'_>>,
+        rewrite: Rewrite<'_>,
+        purpose: PendingAgentRequest,
+    ) -> Option<(RequestId<'static>, String)> {
+        let id = self.processes.get_mut(&process)?.register(purpose)?;
+        let line = lines::call(Some(&id), method, params, rewrite);
+        Some((id, line))
     }
 }

@@ -3,6 +3,8 @@
 //! [`Session::is_visible_to`](super::session::Session::is_visible_to) decides which sessions a client sees, where the
 //! session is looked up. This module decides which actions are allowed on a visible session.
 
+use super::clients::Clients;
+use super::{ConnectionId, CoreOptions, FORBIDDEN, FolderRefusal, lines};
 use serde_json::json;
 use switchboard_acp::Raw;
 use switchboard_acp::extensions::{META, is_own_key};
@@ -11,15 +13,21 @@ use switchboard_store::Role;
 
 use super::method_table::Method;
 use super::requests::Refusal;
-use super::{ConnectionId, Core, FORBIDDEN, FolderRefusal, lines};
-
-/// Maximum number of dropped notifications of one client that are reported to the operator.
-const TOLD_DROPS: usize = 8;
 
 /// Keys of `_meta` that are not agent options, in addition to those of Switchboard and its translation: trace context.
 const HARMLESS_META: [&str; 3] = ["traceparent", "tracestate", "baggage"];
 
-impl Core {
+/// The rights of clients.
+pub(super) struct Access<'a> {
+    options: &'a CoreOptions,
+    clients: &'a Clients,
+}
+
+impl<'a> Access<'a> {
+    pub(super) fn new(options: &'a CoreOptions, clients: &'a Clients) -> Self {
+        Access { options, clients }
+    }
+
     /// Checks a message of a client before anything is done with it.
     pub(super) fn authorize(
         &self,
@@ -50,13 +58,13 @@ impl Core {
     }
 
     fn role(&self, connection: ConnectionId) -> Role {
-        self.cx.clients.connections.get(&connection).map_or(Role::View, |client| client.identity.role)
+        self.clients.connections.get(&connection).map_or(Role::View, |client| client.identity.role)
     }
 
     /// Checks that a client may pass options that start programs on the hub's machine or lift an agent's restrictions.
     fn may_pass_options(&self, connection: ConnectionId, params: Option<&Raw<'_>>) -> Result<(), Refusal> {
         let role = self.role(connection);
-        let may = self.cx.options.agent_options;
+        let may = self.options.agent_options;
         if may.is_some_and(|least| role >= least) {
             return Ok(());
         }
@@ -92,7 +100,7 @@ impl Core {
     pub(super) fn folder(&self, params: Option<&Raw<'_>>) -> Result<String, Refusal> {
         let Some(cwd) = lines::text_of(params, "cwd") else { return Err(missing_folder()) };
         self.more_folders(params)?;
-        (self.cx.options.folders)(&cwd).map_err(|refusal| folder_error("cwd", &cwd, refusal))
+        (self.options.folders)(&cwd).map_err(|refusal| folder_error("cwd", &cwd, refusal))
     }
 
     /// Returns the additional folders that a request names, if sessions may work in all of them.
@@ -111,23 +119,15 @@ impl Core {
         }
         let resolve = |folder: Raw<'_>| {
             let folder = folder.as_text().ok_or_else(wrong)?.into_owned();
-            (self.cx.options.folders)(&folder).map_err(|refusal| folder_error(KEY, &folder, refusal))
+            (self.options.folders)(&folder).map_err(|refusal| folder_error(KEY, &folder, refusal))
         };
         more.items().map(resolve).collect()
     }
 
-    /// Reports a notification that was dropped to the operator. The client cannot be told, because notifications have
-    /// no response.
-    pub(super) fn drop_notification(&mut self, connection: ConnectionId, method: &str, reason: &str) {
-        let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return };
-        client.dropped += 1;
-        if client.dropped > TOLD_DROPS {
-            return;
-        }
-        let end =
-            if client.dropped == TOLD_DROPS { "; further drops of this client are not reported" } else { "" };
-        let (identity, method) = (client.identity.name.clone(), lines::truncated(method));
-        self.cx.outbox.report(format!("dropped notification {method} from {identity}: {reason}{end}"));
+    /// Returns all folders of a session.
+    pub(super) fn roots(&self, folder: &str, params: &Raw<'_>) -> Result<Vec<String>, Refusal> {
+        let more = self.more_folders(Some(params))?;
+        Ok([folder.to_owned()].into_iter().chain(more).collect())
     }
 }
 

@@ -198,6 +198,11 @@ impl Connection {
         let (client, version) = self.client.clone();
         Author::new().token(self.identity.name.to_string()).client(client).version(version)
     }
+
+    /// Returns the response to a prompt, with the outcome of the turn if the client wants it.
+    pub(super) fn of_turn(&self, outcome: Outcome, ended: Option<&str>) -> Outcome {
+        if self.wants_turn_end { outcome.of_turn(ended) } else { outcome }
+    }
 }
 
 impl Subscription {

@@ -44,7 +44,7 @@ impl Core {
     ) {
         // The client has attached twice: each of its requests gets a response.
         if let Some((request, outcome)) = self.take_answer(connection, id) {
-            self.reply(connection, &request, outcome, None);
+            self.cx.reply(connection, &request, outcome);
         }
         let Some(session) = self.sessions.get_mut(id) else { return };
         let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return };
@@ -124,7 +124,7 @@ impl Core {
         }
         if let Some((request, _)) = subscription.phase.take_answer() {
             let message = "the client was detached from the session";
-            self.decline(connection, &request, Outcome::error(codes::REQUEST_CANCELLED, message, None));
+            self.cx.decline(connection, &request, Outcome::error(codes::REQUEST_CANCELLED, message, None));
         }
         true
     }
@@ -199,7 +199,7 @@ impl Core {
                     && !subscription.is_reading
                     && let Some((request, outcome)) = subscription.phase.take_answer()
                 {
-                    self.reply(connection, &request, outcome, None);
+                    self.cx.reply(connection, &request, outcome);
                 }
                 return;
             }
@@ -419,7 +419,7 @@ impl Core {
             self.cx.outbox.push(Output::Send { connection, line });
         }
         if let Some((request, outcome)) = answer {
-            self.reply(connection, &request, outcome, None);
+            self.cx.reply(connection, &request, outcome);
         }
         for question in open {
             self.ask(connection, id, question);

@@ -11,7 +11,6 @@ use switchboard_acp::rpc::{Message, RequestId, codes};
 use switchboard_acp::{Raw, Side, Wire, WireFormat};
 use switchboard_store::Role;
 
-use super::connection::PendingClientRequest;
 use super::lines::{self, Outcome, Rewrite};
 use super::notices::ClientAction;
 use super::requests::{Refusal, WAITING};
@@ -41,8 +40,11 @@ pub(super) struct ForwardedRequest {
 /// A request that another hub has forwarded to this one.
 #[derive(Debug)]
 pub(super) struct ReceivedRequest {
-    connection: ConnectionId,
-    session: SessionId,
+    pub(super) connection: ConnectionId,
+    pub(super) session: SessionId,
+    /// Sequence number of the session's last record, which the response must not overtake. `None` if the session was
+    /// removed.
+    pub(super) last: Option<u64>,
 }
 
 impl Core {
@@ -59,7 +61,7 @@ impl Core {
         if let Some(key) =
             self.cx.clients.connections.get(&connection).and_then(|client| client.forwarded_key.clone())
         {
-            self.reject_not_owner(key, id);
+            self.cx.reject_not_owner(key, id);
             return Ok(());
         }
         let Some(session) = self.sessions.get_mut(id) else { return Ok(()) };
@@ -103,7 +105,7 @@ impl Core {
             && request.method == "session/prompt"
             && let Some(name) = request.params.as_ref().and_then(|params| OPERATION_ID.of(params))
         {
-            self.record_action(id, ClientAction::Prompt(name), connection);
+            self.cx.cluster.record_action(id, ClientAction::Prompt(name), connection);
         }
         self.send_forwarded(ticket, hub, id, &message, Some((connection, line)));
         Ok(())
@@ -170,7 +172,7 @@ impl Core {
         {
             client.questions.close(Side::Agent, &number.into());
         }
-        self.record_action(id, ClientAction::Answer(offset), connection);
+        self.cx.cluster.record_action(id, ClientAction::Answer(offset), connection);
         let (key, text) = outcome_text(outcome);
         let ticket = self.cx.outbox.next_ticket();
         let message = json!({"session": &**id, "question": offset, key: text, "by": by});
@@ -227,13 +229,13 @@ impl Core {
         let after = reply.get("after").and_then(Value::as_u64);
         let ended = self.ended_before(&session, connection, request.params.as_ref(), after);
         let outcome = match &ended {
-            Some(ended) => self.of_turn(connection, outcome, Some(ended)),
+            Some(ended) => self.cx.clients.of_turn(connection, outcome, Some(ended)),
             None => outcome,
         };
         let request = request.id.into_owned();
         match reply["declined"] == true {
-            true => self.decline(connection, &request, outcome),
-            false => self.reply(connection, &request, outcome, after.map(|after| (&session, after))),
+            true => self.cx.decline(connection, &request, outcome),
+            false => self.reply_after(connection, &request, outcome, after.map(|after| (&session, after))),
         }
     }
 
@@ -281,7 +283,7 @@ impl Core {
                 "{problem}; the request was forwarded to the hub that owns the session, and its outcome is unknown; check \
                  the session when the log can be reached again"
             );
-            self.refuse_waiting(connection, &line, &Outcome::error(codes::INTERNAL_ERROR, message, None));
+            self.cx.refuse_waiting(connection, &line, &Outcome::error(codes::INTERNAL_ERROR, message, None));
         }
     }
 
@@ -315,7 +317,7 @@ impl Core {
         let Some(session) = self.sessions.get_mut(&id) else {
             if let Some((request, _)) = request {
                 let message = format!("session {id} no longer exists");
-                self.refuse(connection, &request, codes::RESOURCE_NOT_FOUND, message, None);
+                self.cx.refuse(connection, &request, codes::RESOURCE_NOT_FOUND, message, None);
             }
             return;
         };
@@ -328,7 +330,7 @@ impl Core {
         match request {
             Some((request, method)) if !was_refused && !is_safe(&method) => {
                 let message = "the hub that owned the session disappeared before it replied; check the session and try again";
-                self.refuse(connection, &request, codes::INTERNAL_ERROR, message, None);
+                self.cx.refuse(connection, &request, codes::INTERNAL_ERROR, message, None);
             }
             // A cancellation does not apply to work that ended with its hub.
             None if !was_refused => {}
@@ -353,14 +355,14 @@ impl Core {
             return;
         }
         if !self.sessions.get(&id).is_some_and(|session| session.is_owned) {
-            return self.reject_not_owner(key.to_owned(), &id);
+            return self.cx.reject_not_owner(key.to_owned(), &id);
         }
         if self.cx.cluster.received.contains_key(key) {
             return;
         }
         if let Some(cancelled) = word("cancel") {
             self.cancel_received(cancelled);
-            return self.send_forward_reply(key, &id, &json!({"taken": true}));
+            return self.cx.send_forward_reply(key, &id, &json!({"taken": true}));
         }
         if let Some(offset) = message.get("question").and_then(Value::as_u64) {
             let outcome = word("result").map(|text| Outcome::Result(text.to_owned()));
@@ -368,7 +370,7 @@ impl Core {
             if let Some(outcome) = outcome {
                 self.settle(&id, offset, &outcome, &Author::from_value(&message["by"]), None);
             }
-            return self.send_forward_reply(key, &id, &json!({"taken": true}));
+            return self.cx.send_forward_reply(key, &id, &json!({"taken": true}));
         }
         let (Some(line), Some(identity)) = (word("line").map(Arc::<str>::from), identity(&message["who"]))
         else {
@@ -376,7 +378,7 @@ impl Core {
             let text = "the hub that owns the session cannot parse the forwarded request; run the same version on all hubs";
             let error = Outcome::error(codes::INTERNAL_ERROR, text, None);
             let (word, text) = outcome_text(&error);
-            return self.send_forward_reply(key, &id, &json!({word: text, "declined": true}));
+            return self.cx.send_forward_reply(key, &id, &json!({word: text, "declined": true}));
         };
         self.cx.cluster.last_received += 1;
         let connection = FIRST_FORWARDED_ID + self.cx.cluster.last_received;
@@ -392,13 +394,14 @@ impl Core {
             proxy.wants_turn_end = message["turns"] == true;
             proxy.forwarded_key = Some(key.to_owned());
         }
-        let received = ReceivedRequest { connection, session: Arc::clone(&id) };
+        let last = self.sessions.get(&id).map(|session| session.next.saturating_sub(1));
+        let received = ReceivedRequest { connection, session: Arc::clone(&id), last };
         self.cx.cluster.received.insert(key.to_owned(), received);
         let is_request = matches!(Message::decode(&line, WireFormat::Any), Ok(Message::Request(_)));
         self.client_line(connection, &line);
         if !is_request {
-            self.dismiss(key);
-            self.send_forward_reply(key, &id, &json!({"taken": true}));
+            drop(self.cx.dismiss(key));
+            self.cx.send_forward_reply(key, &id, &json!({"taken": true}));
         }
     }
 
@@ -414,66 +417,9 @@ impl Core {
             }
         }
     }
-
-    /// Sends the response to a forwarded request to the hub of the client.
-    pub(super) fn answer_received(
-        &mut self,
-        connection: ConnectionId,
-        asked: PendingClientRequest,
-        outcome: Outcome,
-    ) {
-        let proxy = self.cx.clients.connections.get(&connection);
-        let Some((key, identity)) =
-            proxy.and_then(|proxy| Some((proxy.forwarded_key.clone()?, proxy.identity.key())))
-        else {
-            return;
-        };
-        let Some(session) = self.dismiss(&key) else { return };
-        let after = self.sessions.get(&session).map(|session| session.next.saturating_sub(1));
-        let (word, text) = outcome_text(&outcome);
-        // Every forwarded request has a key, unless it was declined.
-        let reply = json!({word: text, "after": after, "declined": asked.operation.is_none()});
-        if let Some(operation) = asked.operation {
-            self.cx.clients.answers.keep(&identity, operation, outcome);
-        }
-        self.send_forward_reply(&key, &session, &reply);
-    }
-
-    /// Supersedes a prompt by a duplicate, which gets the response instead.
-    pub(super) fn supersede(&mut self, (connection, request): &(ConnectionId, RequestId<'static>)) {
-        let key = self.cx.clients.connections.get(connection).and_then(|proxy| proxy.forwarded_key.clone());
-        let Some(key) = key else {
-            // The connection is usually closed by then.
-            let message =
-                "superseded: the same prompt was sent again over another connection, which gets the response";
-            return self.refuse(*connection, request, codes::INTERNAL_ERROR, message, None);
-        };
-        if let Some(session) = self.dismiss(&key) {
-            self.send_forward_reply(&key, &session, &json!({"taken": true}));
-        }
-    }
-
-    fn dismiss(&mut self, key: &str) -> Option<SessionId> {
-        let ReceivedRequest { connection, session } = self.cx.cluster.received.remove(key)?;
-        self.cx.clients.connections.remove(&connection);
-        Some(session)
-    }
-
-    fn send_forward_reply(&mut self, key: &str, session: &SessionId, reply: &Value) {
-        let text = reply.to_string();
-        self.cx.cluster.replies.keep(session, key.to_owned(), Outcome::Result(text.clone()));
-        self.cx.outbox.push(Output::ForwardReply { key: key.to_owned(), session: Arc::clone(session), text });
-    }
-
-    /// Replies that this hub does not own the session.
-    pub(super) fn reject_not_owner(&mut self, key: String, session: &SessionId) {
-        self.dismiss(&key);
-        let text = json!({"elsewhere": true}).to_string();
-        self.cx.outbox.push(Output::ForwardReply { key, session: Arc::clone(session), text });
-    }
 }
 
-fn outcome_text(outcome: &Outcome) -> (&'static str, &str) {
+pub(super) fn outcome_text(outcome: &Outcome) -> (&'static str, &str) {
     match outcome {
         Outcome::Result(text) => ("result", text),
         Outcome::Error(text) => ("error", text),

@@ -129,7 +129,7 @@ impl Core {
         let known = match known {
             Ok(known) => known,
             Err(reason) => {
-                self.refuse(client.0, &client.1, codes::INTERNAL_ERROR, reason, None);
+                self.cx.refuse(client.0, &client.1, codes::INTERNAL_ERROR, reason, None);
                 return;
             }
         };
@@ -152,9 +152,9 @@ impl Core {
                 let params = in_folder(&params, &folder);
                 let rewrite = Rewrite { drops_hub_meta: true, ..Rewrite::default() };
                 let Some((_, line)) =
-                    self.build_request(process, "session/new", Some(&params), rewrite, purpose)
+                    self.cx.agents.build_request(process, "session/new", Some(&params), rewrite, purpose)
                 else {
-                    self.refuse_busy(&client);
+                    self.cx.refuse_busy(&client);
                     self.discard_session(&id);
                     return;
                 };
@@ -185,7 +185,7 @@ impl Core {
                 if let Some(known) = known.map(Arc::clone) {
                     let message = format!("the hub already has this session, as {known}");
                     let data = json!({"sessionId": &*known});
-                    self.refuse(client.0, &client.1, codes::INVALID_PARAMS, message, Some(data));
+                    self.cx.refuse(client.0, &client.1, codes::INVALID_PARAMS, message, Some(data));
                     self.discard_session(&id);
                     return;
                 }
@@ -196,9 +196,10 @@ impl Core {
                 let purpose = PendingAgentRequest::Adopt { session: Arc::clone(&id), client: client.clone() };
                 let params = in_folder(&params, &folder);
                 let rewrite = Rewrite { drops_hub_meta: true, ..Rewrite::default() };
-                let asked = self.build_request(process, "session/resume", Some(&params), rewrite, purpose);
+                let asked =
+                    self.cx.agents.build_request(process, "session/resume", Some(&params), rewrite, purpose);
                 let Some((_, line)) = asked else {
-                    self.refuse_busy(&client);
+                    self.cx.refuse_busy(&client);
                     self.discard_session(&id);
                     return;
                 };
@@ -219,7 +220,7 @@ impl Core {
         line: &str,
     ) {
         let Outcome::Result(result) = outcome else {
-            self.reply(client.0, &client.1, outcome, None);
+            self.cx.reply(client.0, &client.1, outcome);
             self.discard_session(id);
             return;
         };
@@ -273,11 +274,6 @@ impl Core {
         }
     }
 
-    fn refuse_busy(&mut self, client: &(ConnectionId, RequestId<'static>)) {
-        let message = "the agent has too many pending requests; try again later";
-        self.refuse(client.0, &client.1, codes::INTERNAL_ERROR, message, None);
-    }
-
     /// Removes a session whose creation failed.
     pub(super) fn discard_session(&mut self, id: &SessionId) {
         self.drop_session(id);
@@ -299,6 +295,7 @@ impl Core {
     fn drop_session(&mut self, id: &SessionId) {
         self.cx.outbox.summary_version += 1;
         if let Some(session) = self.sessions.remove(id) {
+            self.cx.cluster.note_length(id, None);
             for connection in session.subscribers {
                 self.detach(connection, id);
             }
@@ -311,7 +308,7 @@ impl Core {
             let prompts = session.prompts.iter().map(|prompt| (prompt.connection, prompt.id.clone()));
             for (connection, request) in waiting.chain(prompts).collect::<Vec<_>>() {
                 let (message, data) = (format!("session {id} was deleted"), json!({"sessionId": &**id}));
-                self.refuse(connection, &request, codes::RESOURCE_NOT_FOUND, message, Some(data));
+                self.cx.refuse(connection, &request, codes::RESOURCE_NOT_FOUND, message, Some(data));
             }
         }
         for process in self.cx.agents.processes.values_mut() {
@@ -334,7 +331,7 @@ impl Core {
         let agent_session = result.as_ref().and_then(|result| lines::text_of(Some(result), "sessionId"));
         let (Some(result), Some(agent_session)) = (&result, agent_session) else {
             let message = "the agent's response to session/new has no sessionId";
-            self.refuse(client.0, &client.1, codes::INTERNAL_ERROR, message, None);
+            self.cx.refuse(client.0, &client.1, codes::INTERNAL_ERROR, message, None);
             self.discard_session(id);
             return;
         };
@@ -347,7 +344,7 @@ impl Core {
         self.attach_first(client.0, id);
         // The response precedes the updates that the agent has already sent: before it, the client does not know the
         // session.
-        self.reply(client.0, &client.1, Outcome::Result(result_for_client), None);
+        self.cx.reply(client.0, &client.1, Outcome::Result(result_for_client));
         self.bind_agent_session(process, id, &agent_session);
     }
 
@@ -404,7 +401,8 @@ impl Core {
         if let Err(FolderRefusal { reason, roots }) = (self.cx.options.folders)(&session.info.folder) {
             let folder = session.info.folder.clone();
             let message = format!("cannot resume the session in {folder}: {reason}");
-            let (message, data) = self.with_hubs(&folder, message, json!({"folder": folder, "roots": roots}));
+            let (message, data) =
+                self.cx.cluster.with_hubs(&folder, message, json!({"folder": folder, "roots": roots}));
             self.resume_failed(id, &Outcome::error(codes::INVALID_PARAMS, message, Some(data)));
             return false;
         }
@@ -412,7 +410,7 @@ impl Core {
         session.is_resuming = true;
         self.cx.outbox.summary_version += 1;
         let services = self.services_of(id);
-        let services = self.offered(agent, services);
+        let services = self.cx.options.offered(agent, services);
         let roots =
             self.sessions.get(id).map(|session| vec![session.info.folder.clone()]).unwrap_or_default();
         let process = self.process_with(agent, services, &roots);
@@ -451,7 +449,13 @@ impl Core {
             return self.recreate_session(process, id, 0);
         }
         let purpose = PendingAgentRequest::Resume { session: Arc::clone(id) };
-        let asked = self.build_request(process, "session/resume", Some(&params), Rewrite::default(), purpose);
+        let asked = self.cx.agents.build_request(
+            process,
+            "session/resume",
+            Some(&params),
+            Rewrite::default(),
+            purpose,
+        );
         let Some((_, line)) = asked else {
             let error =
                 Outcome::error(codes::INTERNAL_ERROR, "the agent has too many pending requests", None);
@@ -473,7 +477,7 @@ impl Core {
         let params = Raw::from(json!({"cwd": session.info.folder, "mcpServers": []}));
         let purpose = PendingAgentRequest::Recreate { session: Arc::clone(id), tries };
         let Some((_, line)) =
-            self.build_request(process, "session/new", Some(&params), Rewrite::default(), purpose)
+            self.cx.agents.build_request(process, "session/new", Some(&params), Rewrite::default(), purpose)
         else {
             let error =
                 Outcome::error(codes::INTERNAL_ERROR, "the agent has too many pending requests", None);
@@ -496,7 +500,7 @@ impl Core {
             process.sessions.retain(|_, session| session != id);
         }
         for (connection, message) in waiting {
-            self.refuse_waiting(connection, &message, error);
+            self.cx.refuse_waiting(connection, &message, error);
         }
         if !prompts.is_empty()
             && let Outcome::Error(text) = error
@@ -505,7 +509,7 @@ impl Core {
             self.emit_start_failure(id, &message.unwrap_or_default());
         }
         for prompt in prompts {
-            self.decline(prompt.connection, &prompt.id, error.clone());
+            self.cx.decline(prompt.connection, &prompt.id, error.clone());
         }
         // The session is dormant again.
         self.cx.outbox.push(Output::CloseLog { session: Arc::clone(id) });
@@ -530,7 +534,7 @@ impl Core {
         let agent_session = session.agent_session().unwrap_or_default().to_owned();
         let Prompt { connection, id: request, params, operation, redeliveries } = prompt;
         let client = (connection, request);
-        let by = self.author(connection);
+        let by = self.cx.clients.author(connection);
         let purpose = PendingAgentRequest::Prompt {
             session: Arc::clone(id),
             client: client.clone(),
@@ -540,9 +544,9 @@ impl Core {
         };
         let rewrite = Rewrite { session: Some(&agent_session), drops_hub_meta: true, ..Rewrite::default() };
         let Some((number, line)) =
-            self.build_request(process, "session/prompt", Some(&params), rewrite, purpose)
+            self.cx.agents.build_request(process, "session/prompt", Some(&params), rewrite, purpose)
         else {
-            self.refuse_busy(&client);
+            self.cx.refuse_busy(&client);
             return;
         };
         let RequestId::Number(number) = number else { return };

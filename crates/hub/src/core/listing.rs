@@ -52,7 +52,7 @@ impl Core {
         if let (Some(next), Some(result)) = (next, result.as_object_mut()) {
             result.insert("nextCursor".to_owned(), next.into());
         }
-        self.reply(connection, id, Outcome::Result(result.to_string()), None);
+        self.cx.reply(connection, id, Outcome::Result(result.to_string()));
         Ok(())
     }
 }

@@ -62,7 +62,7 @@ impl Core {
     /// Records a loss that a client with its own translator reports, as `switchboard connect` does. Clients with the
     /// role `view` write nothing to a log.
     pub(super) fn loss_reported(&mut self, connection: ConnectionId, params: Option<&Raw<'_>>) {
-        if self.require_role(connection, Role::Answer).is_err() {
+        if self.cx.access().require_role(connection, Role::Answer).is_err() {
             return;
         }
         let reported = params

@@ -113,7 +113,7 @@ impl Core {
         let Some(lookups) = client.and_then(|client| client.lookups.pop_front()) else { return };
         let PendingLookup { id, session, message } = lookups;
         if let Err((code, reason, data)) = self.attach_after(connection, &id, &session, &message, offset) {
-            self.refuse(connection, &id, code, reason, data);
+            self.cx.refuse(connection, &id, code, reason, data);
         }
         self.find_next(connection);
     }

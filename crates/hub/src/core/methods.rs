@@ -64,10 +64,12 @@ impl Core {
         };
         client_mut(self, connection, |client| client.is_initialized = true);
         let answer = super::capabilities::of_hub(&description);
-        self.reply(connection, id, Outcome::Result(answer), None);
+        self.cx.reply(connection, id, Outcome::Result(answer));
         let may_hear =
             self.cx.clients.connections.get(&connection).is_some_and(Connection::receives_broadcasts);
         let process = self
+            .cx
+            .agents
             .process_of(agent)
             .filter(|_| may_hear)
             .and_then(|process| self.cx.agents.processes.get(&process));
@@ -80,12 +82,12 @@ impl Core {
     pub(super) fn new_session(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, params, line, .. } = request;
         self.may_begin()?;
-        let (folder, params) = self.folders(params)?;
+        let (folder, params) = self.cx.access().folders(params)?;
         let Some(agent) = self.cx.clients.connections.get(&connection).map(|client| client.agent) else {
             return Ok(());
         };
         self.may_attach(connection, None)?;
-        let roots = self.roots(&folder, &params)?;
+        let roots = self.cx.access().roots(&folder, &params)?;
         if let Some(process) = self.ready_agent_for(agent, connection, line, roots) {
             self.open_session(process, folder, &params, (connection, id.clone()));
         }
@@ -96,7 +98,7 @@ impl Core {
     pub(super) fn adopt(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, params, line, .. } = request;
         self.may_begin()?;
-        let (folder, resolved) = self.folders(params)?;
+        let (folder, resolved) = self.cx.access().folders(params)?;
         let Some(name) = lines::text_of(params, "sessionId") else {
             let message = "at /params/sessionId: missing session id".to_owned();
             return Err((codes::INVALID_PARAMS, message, None));
@@ -113,7 +115,7 @@ impl Core {
             let message = format!("the hub already has this session, as {}", known.id());
             return Err((codes::INVALID_PARAMS, message, Some(json!({"sessionId": &**known.id()}))));
         }
-        let roots = self.roots(&folder, &resolved)?;
+        let roots = self.cx.access().roots(&folder, &resolved)?;
         if let Some(process) = self.ready_agent_for(agent, connection, line, roots) {
             let client = (connection, id.clone());
             self.adopt_session(process, folder, name.into_owned(), &resolved, client);
@@ -125,7 +127,7 @@ impl Core {
     pub(super) fn query_agent_sessions(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, method, params, line } = request;
         // `session/unarchive` also gets here, with a session that the hub does not have.
-        self.require_role(connection, Role::Admin)?;
+        self.cx.access().require_role(connection, Role::Admin)?;
         self.may_begin()?;
         if !matches!(method, "session/list" | "session/unarchive") {
             let message = format!("{method} is not supported for the agent's own sessions");
@@ -139,12 +141,6 @@ impl Core {
             self.send_request(process, None, method, params, None, purpose)?;
         }
         Ok(())
-    }
-
-    /// Returns all folders of a session.
-    fn roots(&self, folder: &str, params: &Raw<'_>) -> Result<Vec<String>, Refusal> {
-        let more = self.more_folders(Some(params))?;
-        Ok([folder.to_owned()].into_iter().chain(more).collect())
     }
 
     pub(super) fn may_begin(&self) -> Result<(), Refusal> {
@@ -214,7 +210,7 @@ impl Core {
         if !session.is_owned && lines::text_of(params, "cwd").as_deref() == Some(&*session.info.folder) {
             return Ok(());
         }
-        let folder = self.folder(params)?;
+        let folder = self.cx.access().folder(params)?;
         if session.info.folder != folder {
             let message =
                 format!("at /params/cwd: the working folder of the session is {}", session.info.folder);
@@ -286,7 +282,7 @@ impl Core {
         let TargetSession { session, .. } = self.target_session(connection, params)?;
         self.detach(connection, &session);
         let result = json!({"sessionId": &*session, "status": "detached"});
-        self.reply(connection, id, Outcome::Result(result.to_string()), None);
+        self.cx.reply(connection, id, Outcome::Result(result.to_string()));
         Ok(())
     }
 
@@ -350,7 +346,7 @@ impl Core {
         if let Some(prompt) = known.prompts.iter_mut().find(|prompt| constant_time_eq(&prompt.operation)) {
             let before = std::mem::replace(&mut prompt.connection, connection);
             let before = (before, std::mem::replace(&mut prompt.id, id.clone()));
-            self.supersede(&before);
+            self.cx.supersede(&before);
             return true;
         }
         match known.state.as_ref().and_then(|state| state.operation(operation)).cloned() {
@@ -358,8 +354,8 @@ impl Core {
             Some(known) => {
                 match known.outcome {
                     Some(outcome) => {
-                        let outcome = self.of_turn(connection, outcome, known.ended.as_deref());
-                        self.reply(connection, id, outcome, None);
+                        let outcome = self.cx.clients.of_turn(connection, outcome, known.ended.as_deref());
+                        self.cx.reply(connection, id, outcome);
                     }
                     // The prompt is running: the client that sent it last gets the response.
                     None => self.reassign_prompt(session, operation, (connection, id.clone())),
@@ -381,13 +377,13 @@ impl Core {
             return Ok(());
         }
         self.end_session(connection, &session);
-        self.reply(connection, id, Outcome::Result("{}".to_owned()), None);
+        self.cx.reply(connection, id, Outcome::Result("{}".to_owned()));
         Ok(())
     }
 
     /// Closes a session for all clients.
     pub(super) fn end_session(&mut self, connection: ConnectionId, session: &SessionId) {
-        let by = self.author(connection);
+        let by = self.cx.clients.author(connection);
         self.cancel_prompts(session);
         self.cancel_questions(session, &by);
         let Some(known) = self.sessions.get(session) else { return };
@@ -432,7 +428,7 @@ impl Core {
             Ok(session) => session,
             // Deleting a session that does not exist succeeds.
             Err((codes::RESOURCE_NOT_FOUND, ..)) => {
-                self.reply(connection, id, Outcome::Result("{}".to_owned()), None);
+                self.cx.reply(connection, id, Outcome::Result("{}".to_owned()));
                 return Ok(());
             }
             Err(refusal) => return Err(refusal),
@@ -457,7 +453,7 @@ impl Core {
                 PendingAgentRequest::Close,
             );
         }
-        self.reply(connection, id, Outcome::Result("{}".to_owned()), None);
+        self.cx.reply(connection, id, Outcome::Result("{}".to_owned()));
         self.discard_session(&session);
         Ok(())
     }
@@ -506,7 +502,7 @@ impl Core {
         let update = json!({"sessionUpdate": "session_info_update", "title": title}).to_string();
         let update = lines::update(own, &update);
         let _ = self.append(&session, Channel::ToClient, update);
-        self.reply(connection, id, Outcome::Result(json!({"title": title}).to_string()), None);
+        self.cx.reply(connection, id, Outcome::Result(json!({"title": title}).to_string()));
         Ok(())
     }
 
@@ -523,7 +519,7 @@ impl Core {
         let ClientRequest { connection, id, method, params, line } = request;
         self.may_begin()?;
         // Independent of the method: an agent must not get folders outside those in which sessions may work.
-        self.more_folders(params)?;
+        self.cx.access().more_folders(params)?;
         let client = (connection, id.clone());
         if lines::text_of(params, "sessionId").is_none() {
             let Some(agent) = self.cx.clients.connections.get(&connection).map(|client| client.agent) else {
@@ -541,7 +537,7 @@ impl Core {
             self.may_attach(connection, None)?;
             self.same_folder(&session, params)?;
             if self.is_owner(&session) {
-                resolved = Some(self.folders(params)?.1);
+                resolved = Some(self.cx.access().folders(params)?.1);
             }
         }
         let params = resolved.as_ref().or(params);

@@ -48,12 +48,13 @@ pub(crate) mod session_state;
 mod tests;
 mod unresponsive;
 
+use services::Services;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use switchboard_acp::extensions::{Author, HubRecord};
+use switchboard_acp::Raw;
+use switchboard_acp::extensions::HubRecord;
 use switchboard_acp::rpc::{Message, RequestId, codes};
-use switchboard_acp::{Raw, Side};
 use switchboard_store::{Channel, Role};
 use switchboard_transport::SharedText;
 
@@ -61,7 +62,6 @@ use crate::policy::Policy;
 use crate::session_event::SessionEvent;
 pub use agent_process::NO_HANDSHAKE;
 pub(crate) use capabilities::RESUMABLE;
-use connection::Connection;
 use context::Context;
 pub(crate) use delivery::ResumeError;
 use lines::Outcome;
@@ -187,7 +187,7 @@ pub(crate) enum Output {
     Changed { session: SessionId },
     /// Start an agent process.
     /// Starts a process. A confined one may work in the folders.
-    StartAgent { process: AgentId, agent: usize, services: services::Services, roots: Vec<String> },
+    StartAgent { process: AgentId, agent: usize, services: Services, roots: Vec<String> },
     /// Send a line to an agent process. `session` is the one that it belongs to.
     ToAgent { process: AgentId, line: String, session: Option<SessionId> },
     /// End an agent process.
@@ -245,6 +245,19 @@ pub(crate) struct CoreOptions {
     pub(crate) version: &'static str,
     /// Name of this hub in its cluster; `None` if the log is not shared.
     pub(crate) name: Option<Arc<str>>,
+}
+
+impl CoreOptions {
+    /// Returns whether an agent is confined.
+    pub(super) fn is_confined(&self, agent: usize) -> bool {
+        self.confined.get(agent).copied().unwrap_or_default()
+    }
+
+    /// Returns the capabilities that an agent gets of a client. Files and commands of a client would lead a confined agent
+    /// out.
+    pub(super) fn offered(&self, agent: usize, services: Services) -> Services {
+        if self.is_confined(agent) { Services::default() } else { services }
+    }
 }
 
 /// The state machine of a hub.
@@ -490,6 +503,7 @@ impl Core {
         session.push_tail(sequence, kind, origin, &text, line);
         self.cx.outbox.summary_version += u64::from(is_different || sequence == 0);
         if is_owned {
+            self.cx.cluster.note_length(id, Some(sequence + 1));
             self.cx.outbox.push(Output::Append { session: Arc::clone(id), sequence, channel, text });
         }
         for offset in closed {
@@ -570,7 +584,7 @@ impl Core {
             {
                 let message =
                     format!("cannot create the session, because its log cannot be written: {reason}");
-                self.refuse(client.0, &client.1, codes::INTERNAL_ERROR, message, None);
+                self.cx.refuse(client.0, &client.1, codes::INTERNAL_ERROR, message, None);
             }
         }
         if is_new {
@@ -648,30 +662,18 @@ impl Core {
         let _ = self.append(id, Channel::Hub, record.to_json());
     }
 
-    /// Returns a client as the author of a record; an empty author if it has disconnected.
-    fn author(&self, connection: ConnectionId) -> Author<'static> {
-        self.cx.clients.connections.get(&connection).map_or_else(Author::new, Connection::author)
-    }
-
     /// Responds to a request of a client. With `after`, the response follows that record of the session's log.
-    fn reply(
+    fn reply_after(
         &mut self,
         connection: ConnectionId,
         id: &RequestId<'static>,
         outcome: Outcome,
         after: Option<(&SessionId, u64)>,
     ) {
-        let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return };
-        let Some(asked) = client.pending.close(Side::Client, id) else { return };
-        if client.forwarded_key.is_some() {
-            return self.answer_received(connection, asked, outcome);
-        }
-        let line = ToClient::plain(lines::answer(id, &outcome).into(), asked.stream.clone());
-        if let Some(operation) = asked.operation {
-            self.cx.clients.answers.keep(&client.identity.key(), operation, outcome);
-        }
+        let Some(line) = self.cx.response(connection, id, outcome) else { return };
+        let client = self.cx.clients.connections.get_mut(&connection);
         if let Some((session, sequence)) = after
-            && let Some(subscription) = client.subscriptions.get_mut(session)
+            && let Some(subscription) = client.and_then(|client| client.subscriptions.get_mut(session))
             && subscription.offset <= sequence
         {
             subscription.deferred_replies.push_back((sequence, line));
@@ -681,29 +683,8 @@ impl Core {
         self.cx.outbox.push(Output::Send { connection, line });
     }
 
-    /// Responds to a request with an error.
-    fn refuse(
-        &mut self,
-        connection: ConnectionId,
-        id: &RequestId<'static>,
-        code: i32,
-        message: impl Into<String>,
-        data: Option<serde_json::Value>,
-    ) {
-        let error = Outcome::error(code, message, data);
-        match code {
-            // The response to a cancelled request is final, so it is cached for duplicates.
-            codes::REQUEST_CANCELLED => self.reply(connection, id, error, None),
-            _ => self.decline(connection, id, error),
-        }
-    }
-
-    /// Refuses a request for which nothing was done. The refusal is not cached, so a retry is evaluated again.
-    fn decline(&mut self, connection: ConnectionId, id: &RequestId<'static>, error: Outcome) {
-        let client = self.cx.clients.connections.get_mut(&connection);
-        if let Some(asked) = client.and_then(|client| client.pending.get_mut(Side::Client, id)) {
-            asked.operation = None;
-        }
-        self.reply(connection, id, error, None);
+    /// Sets the other hubs that are alive.
+    pub(crate) fn set_hubs(&mut self, hubs: Vec<(Arc<str>, HubInfo)>) {
+        self.cx.cluster.set_hubs(hubs);
     }
 }

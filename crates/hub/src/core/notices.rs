@@ -1,8 +1,6 @@
 //! Notices for clients of `session/attach`: which client prompted, and which one answered a question. They are not in
 //! the log. For a session of another hub they are derived from the records of that hub.
 
-use std::sync::Arc;
-
 use serde_json::{Value, json};
 use switchboard_acp::extensions::{Author, HubRecord, PromptRecord, QuestionRecord};
 use switchboard_acp::rpc::Message;
@@ -12,10 +10,6 @@ use switchboard_transport::SharedText;
 
 use super::session_state::Question;
 use super::{ConnectionId, Core, SessionId, lines};
-
-/// Maximum number of remembered actions of clients in sessions of other hubs. They distinguish a client's own notices
-/// from those of others.
-const RECENT_ACTIONS: usize = 1024;
 
 /// Returns the notice that a prompt was received.
 pub(super) fn received(prompt: Option<&Raw<'_>>, by: &Author<'_>, from: Option<ConnectionId>) -> Value {
@@ -83,21 +77,6 @@ impl Core {
         attached.filter(knows).collect()
     }
 
-    /// Remembers an action of a client in a session of another hub, which must not be notified about its own action.
-    pub(super) fn record_action(&mut self, id: &SessionId, act: ClientAction, connection: ConnectionId) {
-        let recent_actions = &mut self.cx.cluster.recent_actions;
-        if recent_actions.len() >= RECENT_ACTIONS {
-            recent_actions.pop_front();
-        }
-        recent_actions.push_back((Arc::clone(id), act, connection));
-    }
-
-    fn take_action(&mut self, id: &SessionId, act: &ClientAction) -> Option<ConnectionId> {
-        let recent_actions = &mut self.cx.cluster.recent_actions;
-        let offset = recent_actions.iter().position(|(session, known, _)| session == id && known == act)?;
-        recent_actions.remove(offset).map(|(.., connection)| connection)
-    }
-
     /// Returns the notice for a record of another hub. Must be called before the record is applied.
     pub(super) fn notice_of_record(
         &mut self,
@@ -121,7 +100,7 @@ impl Core {
                     let outcome = outcome.map(|outcome| outcome.to_value()).unwrap_or_default();
                     let by = by.unwrap_or_else(Author::new);
                     let update = resolved(self.question(id, offset)?, &outcome, &by, None);
-                    Some((update, self.take_action(id, &ClientAction::Answer(offset))))
+                    Some((update, self.cx.cluster.take_action(id, &ClientAction::Answer(offset))))
                 }
                 _ => None,
             },
@@ -132,7 +111,8 @@ impl Core {
                 };
                 let prompt = request.params.as_ref().and_then(|params| params.get("prompt"));
                 let update = received(prompt.as_ref(), &by, None);
-                let from = operation.and_then(|name| self.take_action(id, &ClientAction::Prompt(name)));
+                let from =
+                    operation.and_then(|name| self.cx.cluster.take_action(id, &ClientAction::Prompt(name)));
                 Some((update, from))
             }
             _ => None,

@@ -31,16 +31,16 @@ impl Core {
         // A method that needs a response must be a request, which takes its place in the queue of the session and
         // passes all checks.
         if is_request(method) {
-            return self.drop_notification(
+            return self.cx.drop_notification(
                 connection,
                 method,
                 "this method is a request and must have an id",
             );
         }
         if let Err((_, reason, _)) =
-            self.authorize(connection, Method::of(method, Form::Notification), params)
+            self.cx.access().authorize(connection, Method::of(method, Form::Notification), params)
         {
-            return self.drop_notification(connection, method, &reason);
+            return self.cx.drop_notification(connection, method, &reason);
         }
         match method {
             "stream/resume" => self.resume_streams(connection, params),
@@ -49,12 +49,12 @@ impl Core {
             "session/cancel" => {
                 let named = match self.target_session(connection, params) {
                     Ok(named) => named,
-                    Err((_, reason, _)) => return self.drop_notification(connection, method, &reason),
+                    Err((_, reason, _)) => return self.cx.drop_notification(connection, method, &reason),
                 };
                 if !self.is_owner(&named.session) {
                     // If too many messages wait, the cancellation is dropped, as if it had been lost in transit.
                     if let Err((_, reason, _)) = self.forward_to_owner(&named.session, connection, line) {
-                        self.drop_notification(connection, method, &reason);
+                        self.cx.drop_notification(connection, method, &reason);
                     }
                 } else if !self.is_duplicate_notification(connection, params) {
                     self.cancel(connection, &named);
@@ -62,7 +62,7 @@ impl Core {
             }
             _ => {
                 if let Err(reason) = self.forward_notification(connection, method, params, line) {
-                    self.drop_notification(connection, method, &reason);
+                    self.cx.drop_notification(connection, method, &reason);
                 }
             }
         }
@@ -77,10 +77,10 @@ impl Core {
         line: &Arc<str>,
     ) -> Result<(), String> {
         let words = |(_, reason, _): Refusal| reason;
-        self.more_folders(params).map_err(words)?;
+        self.cx.access().more_folders(params).map_err(words)?;
         if lines::text_of(params, "sessionId").is_none() {
             let agent = self.cx.clients.connections.get(&connection).map(|client| client.agent);
-            let process = agent.and_then(|agent| self.process_of(agent));
+            let process = agent.and_then(|agent| self.cx.agents.process_of(agent));
             let is_ready = |process: &AgentId| {
                 self.cx.agents.processes.get(process).is_some_and(|process| process.is_ready)
             };
@@ -132,7 +132,7 @@ impl Core {
         let (Some(process), Some(own)) = (known.process, known.agent_session().map(str::to_owned)) else {
             return self.cancel_prompts(session);
         };
-        let by = self.author(connection);
+        let by = self.cx.clients.author(connection);
         let name = child.as_deref().unwrap_or(&own);
         let params = Raw::from(json!({"sessionId": name}));
         let line = lines::call(None, "session/cancel", Some(&params), Rewrite::default());
@@ -156,7 +156,7 @@ impl Core {
         for prompt in std::mem::take(&mut known.prompts) {
             self.cx.outbox.summary_version += 1;
             let message = "the turn was cancelled";
-            self.refuse(prompt.connection, &prompt.id, codes::REQUEST_CANCELLED, message, None);
+            self.cx.refuse(prompt.connection, &prompt.id, codes::REQUEST_CANCELLED, message, None);
         }
     }
 
@@ -191,7 +191,7 @@ impl Core {
         if was_waiting {
             // Summaries contain the queued prompts.
             self.cx.outbox.summary_version += 1;
-            self.refuse(connection, &id, codes::REQUEST_CANCELLED, "the request was cancelled", None);
+            self.cx.refuse(connection, &id, codes::REQUEST_CANCELLED, "the request was cancelled", None);
         }
     }
 
@@ -201,7 +201,7 @@ impl Core {
         // Unpaused before the streams are resumed: `resume_at` delivers at once.
         client.is_paused = false;
         let mut left: Vec<SessionId> = client.subscriptions.keys().cloned().collect();
-        self.ask_direct_again(connection);
+        self.cx.direct_questions().ask_direct_again(connection);
         let streams = params.and_then(|params| params.get("streams").map(Raw::into_owned));
         for stream in streams.iter().flat_map(Raw::items).take(MAX_SUBSCRIPTIONS) {
             let session = lines::text_of(Some(&stream), "sessionId").unwrap_or_default().into_owned();

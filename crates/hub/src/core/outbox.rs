@@ -1,10 +1,11 @@
 //! Outputs of the core in their order, and the clock and counters that they depend on.
 
+use super::lines::Outcome;
+use super::{AgentId, ConnectionId, Output, SessionId, ToClient, lines};
 use std::collections::VecDeque;
+use switchboard_acp::rpc::RequestId;
 
 use switchboard_transport::SharedText;
-
-use super::{ConnectionId, Output, SessionId, ToClient};
 
 /// Outputs that the driver has not taken yet.
 #[derive(Debug, Default)]
@@ -45,5 +46,11 @@ impl Outbox {
     ) {
         let line = ToClient::plain(text.into(), stream.cloned());
         self.push(Output::Send { connection, line });
+    }
+
+    /// Responds to a request of an agent with an error.
+    pub(super) fn refuse_agent(&mut self, process: AgentId, id: &RequestId<'_>, code: i32, message: &str) {
+        let line = lines::answer(id, &Outcome::error(code, message, None));
+        self.push(Output::ToAgent { process, line, session: None });
     }
 }

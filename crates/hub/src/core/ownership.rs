@@ -32,6 +32,10 @@ const SILENCE: u64 = 10_000;
 /// Time in milliseconds without the servers of the log after which forwarded requests fail.
 const FORWARD_TIMEOUT: u64 = 60_000;
 
+/// Maximum number of remembered actions of clients in sessions of other hubs. They distinguish a client's own notices
+/// from those of others.
+const RECENT_ACTIONS: usize = 1024;
+
 /// Description of a hub for the other hubs of its cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HubInfo {
@@ -69,11 +73,50 @@ pub(super) struct Cluster {
     problem_since: Option<u64>,
 }
 
-#[cfg(test)]
 impl Cluster {
+    /// Notes the length of a session's log, which has changed; `None` if the session was removed.
+    pub(super) fn note_length(&mut self, id: &SessionId, length: Option<u64>) {
+        for received in self.received.values_mut().filter(|received| received.session == *id) {
+            received.last = length.map(|length| length.saturating_sub(1));
+        }
+    }
+
     /// Returns whether no request is waiting, in either direction.
+    #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.forwarded.is_empty() && self.received.is_empty()
+    }
+
+    /// Sets the other hubs that are alive.
+    pub(super) fn set_hubs(&mut self, hubs: Vec<(Arc<str>, HubInfo)>) {
+        self.hubs = hubs.into_iter().collect();
+    }
+
+    /// Returns an error for a session that cannot run here, with the hubs that have its folder.
+    pub(super) fn with_hubs(&self, folder: &str, message: String, mut data: Value) -> (String, Value) {
+        let has_it = |info: &&HubInfo| info.roots.iter().any(|root| Path::new(folder).starts_with(root));
+        let hubs: Vec<&str> = self.hubs.values().filter(has_it).map(|info| info.address.as_str()).collect();
+        if hubs.is_empty() {
+            return (message, data);
+        }
+        let message = format!("{message}; these hubs have the folder: {}", hubs.join(", "));
+        data["hubs"] = hubs.into();
+        (message, data)
+    }
+
+    /// Remembers an action of a client in a session of another hub, which must not be notified about its own action.
+    pub(super) fn record_action(&mut self, id: &SessionId, act: ClientAction, connection: ConnectionId) {
+        let recent_actions = &mut self.recent_actions;
+        if recent_actions.len() >= RECENT_ACTIONS {
+            recent_actions.pop_front();
+        }
+        recent_actions.push_back((Arc::clone(id), act, connection));
+    }
+
+    pub(super) fn take_action(&mut self, id: &SessionId, act: &ClientAction) -> Option<ConnectionId> {
+        let recent_actions = &mut self.recent_actions;
+        let offset = recent_actions.iter().position(|(session, known, _)| session == id && known == act)?;
+        recent_actions.remove(offset).map(|(.., connection)| connection)
     }
 }
 
@@ -81,11 +124,6 @@ impl Core {
     /// Returns whether this hub owns a session.
     pub(super) fn is_owner(&self, id: &SessionId) -> bool {
         self.sessions.get(id).is_none_or(|session| session.is_owned)
-    }
-
-    /// Sets the other hubs that are alive.
-    pub(crate) fn set_hubs(&mut self, hubs: Vec<(Arc<str>, HubInfo)>) {
-        self.cx.cluster.hubs = hubs.into_iter().collect();
     }
 
     /// Tries to make this hub the owner of a session.
@@ -129,7 +167,7 @@ impl Core {
                 for (connection, line) in waiting {
                     let message = format!("cannot write the log of session {id}: {reason}");
                     let error = Outcome::error(codes::INTERNAL_ERROR, message, None);
-                    self.refuse_waiting(connection, &line, &error);
+                    self.cx.refuse_waiting(connection, &line, &error);
                 }
                 return;
             }
@@ -147,6 +185,7 @@ impl Core {
         let closed: Vec<u64> = before.into_iter().flatten().filter(is_closed).collect();
         session.state = Some(state);
         session.reset_tail(length);
+        self.cx.cluster.note_length(id, Some(length));
         for offset in closed {
             self.cancel_asked(id, offset, None);
         }
@@ -234,13 +273,13 @@ impl Core {
             None,
         );
         for (connection, line) in waiting {
-            self.refuse_waiting(connection, &line, &error);
+            self.cx.refuse_waiting(connection, &line, &error);
         }
         for (connection, request) in unanswered {
             match self.cx.clients.connections.get(&connection).and_then(|client| client.forwarded_key.clone())
             {
-                Some(key) => self.reject_not_owner(key, id),
-                None => self.decline(connection, &request, error.clone()),
+                Some(key) => self.cx.reject_not_owner(key, id),
+                None => self.cx.decline(connection, &request, error.clone()),
             }
         }
     }
@@ -328,19 +367,6 @@ impl Core {
         for id in orphaned {
             self.acquire(&id);
         }
-    }
-
-    /// Returns an error for a session that cannot run here, with the hubs that have its folder.
-    pub(super) fn with_hubs(&self, folder: &str, message: String, mut data: Value) -> (String, Value) {
-        let has_it = |info: &&HubInfo| info.roots.iter().any(|root| Path::new(folder).starts_with(root));
-        let hubs: Vec<&str> =
-            self.cx.cluster.hubs.values().filter(has_it).map(|info| info.address.as_str()).collect();
-        if hubs.is_empty() {
-            return (message, data);
-        }
-        let message = format!("{message}; these hubs have the folder: {}", hubs.join(", "));
-        data["hubs"] = hubs.into();
-        (message, data)
     }
 }
 

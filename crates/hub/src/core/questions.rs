@@ -14,7 +14,7 @@ use super::connection::{PendingQuestion, Phase, QuestionSource, Subscription};
 use super::lines::{self, Outcome, Rewrite};
 use super::notices::resolved;
 use super::session_state::Question;
-use super::{AgentId, ConnectionId, Core, Output, SessionId, ToClient};
+use super::{ConnectionId, Core, Output, SessionId, ToClient};
 use crate::policy::{PermissionRequest, PolicyDecision};
 
 /// Maximum number of invalid answers of one client to one question. A form that cannot be filled in must not be asked
@@ -178,7 +178,13 @@ impl Core {
         };
         match about {
             QuestionSource::Direct(direct) => {
-                self.answer_directly(connection, &response.id, &direct, invalid_answers, outcome);
+                self.cx.direct_questions().answer_directly(
+                    connection,
+                    &response.id,
+                    &direct,
+                    invalid_answers,
+                    outcome,
+                );
             }
             QuestionSource::Question(id, offset) => {
                 // The token may have lost the right to answer meanwhile.
@@ -353,12 +359,6 @@ impl Core {
             self.append_hub_record(id, &HubRecord::Unanswered(record.reason(reason)));
             self.cancel_asked(id, offset, None);
         }
-    }
-
-    /// Responds to a request of an agent with an error.
-    pub(super) fn refuse_agent(&mut self, process: AgentId, id: &RequestId<'_>, code: i32, message: &str) {
-        let line = lines::answer(id, &Outcome::error(code, message, None));
-        self.cx.outbox.push(Output::ToAgent { process, line, session: None });
     }
 }
 

@@ -65,7 +65,7 @@ impl Core {
             });
             self.notice(&session, &left, None);
         }
-        self.cancel_direct_of_client(connection);
+        self.cx.direct_questions().cancel_direct_of_client(connection);
         self.cx.clients.connections.remove(&connection);
     }
 
@@ -135,13 +135,13 @@ impl Core {
                 let session = lines::text_of(params, "sessionId").and_then(|id| self.sessions.get(&*id));
                 let state = session.and_then(|session| session.state.as_ref());
                 if let Some(prompt) = operation.as_deref().and_then(|operation| state?.operation(operation)) {
-                    outcome = of_turn(client, outcome, prompt.ended.as_deref());
+                    outcome = client.of_turn(outcome, prompt.ended.as_deref());
                 }
                 if !client.pending.contains(Side::Client, &id) {
                     let asked = PendingClientRequest { stream: None, operation: None, at_agent: None };
                     drop(client.pending.open(Side::Client, &id, asked));
                 }
-                return self.reply(connection, &id, outcome, None);
+                return self.cx.reply(connection, &id, outcome);
             }
             if client.pending.contains(Side::Client, &id) {
                 // A duplicate of a request that is still pending.
@@ -161,7 +161,7 @@ impl Core {
             drop(client.pending.open(Side::Client, &id, asked));
             if is_full {
                 let message = format!("{MAX_PENDING} requests are already pending; wait for their responses");
-                return self.refuse(connection, &id, codes::INTERNAL_ERROR, message, None);
+                return self.cx.refuse(connection, &id, codes::INTERNAL_ERROR, message, None);
             }
         }
         self.dispatch(connection, line);
@@ -177,12 +177,12 @@ impl Core {
                 let id = request.id.clone().into_owned();
                 if !client.is_initialized && request.method != "initialize" {
                     let message = "say initialize first";
-                    return self.refuse(connection, &id, codes::INVALID_REQUEST, message, None);
+                    return self.cx.refuse(connection, &id, codes::INVALID_REQUEST, message, None);
                 }
                 let (method, params) = (&*request.method, request.params.as_ref());
                 let asked = ClientRequest { connection, id: &id, method, params, line };
                 if let Err((code, message, data)) = self.request(asked) {
-                    self.refuse(connection, &id, code, message, data);
+                    self.cx.refuse(connection, &id, code, message, data);
                 }
             }
             Err(_) => {}
@@ -192,7 +192,7 @@ impl Core {
     fn request(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, method, params, .. } = request;
         let properties = Method::of(method, Form::Request);
-        self.authorize(connection, properties, params)?;
+        self.cx.access().authorize(connection, properties, params)?;
         if let Some(problem) = self.cx.log_problem.as_ref().filter(|_| properties.is_logged) {
             let message = format!("{problem}; the hub continues by itself when the log can be written");
             return Err((codes::INTERNAL_ERROR, message, Some(json!({"log": problem}))));
@@ -217,18 +217,10 @@ impl Core {
             // A notification in the draft. A client that sends a request gets a response.
             "stream/resume" => {
                 self.resume_streams(connection, params);
-                self.reply(connection, id, Outcome::Result("{}".to_owned()), None);
+                self.cx.reply(connection, id, Outcome::Result("{}".to_owned()));
                 Ok(())
             }
             _ => self.forward(request),
-        }
-    }
-
-    /// Returns the response to a prompt, with the outcome of the turn if the client wants it.
-    pub(super) fn of_turn(&self, connection: ConnectionId, outcome: Outcome, ended: Option<&str>) -> Outcome {
-        match self.cx.clients.connections.get(&connection) {
-            Some(client) => of_turn(client, outcome, ended),
-            None => outcome,
         }
     }
 
@@ -332,6 +324,7 @@ impl Core {
                     session.state = Some(state);
                     // The log may be shorter than the state was, after a failed write.
                     session.reset_tail(length);
+                    self.cx.cluster.note_length(&id, Some(length));
                 }
                 // Work that ran when the hub ended is interrupted. This is recorded as soon as the log can be written.
                 if session.process.is_none() && session.is_owned && self.cx.log_problem.is_none() {
@@ -353,7 +346,7 @@ impl Core {
                     if let Ok(Message::Request(request)) = Message::decode(&line, WireFormat::Any) {
                         let request = request.id.into_owned();
                         let message = format!("cannot read the log of session {id}: {reason}");
-                        self.refuse(connection, &request, codes::INTERNAL_ERROR, message, None);
+                        self.cx.refuse(connection, &request, codes::INTERNAL_ERROR, message, None);
                     }
                 }
             }
@@ -379,11 +372,6 @@ impl TargetSession {
             Some(_) => Err((codes::INVALID_PARAMS, refusal.to_owned(), None)),
         }
     }
-}
-
-/// Returns the response to a prompt for a client.
-fn of_turn(client: &Connection, outcome: Outcome, ended: Option<&str>) -> Outcome {
-    if client.wants_turn_end { outcome.of_turn(ended) } else { outcome }
 }
 
 pub(super) fn client_mut(core: &mut Core, connection: ConnectionId, change: impl FnOnce(&mut Connection)) {

@@ -68,28 +68,12 @@ impl Core {
     /// Returns the running or starting process of an agent that was offered these capabilities. Each session of a confined
     /// agent has a process of its own, for its folders.
     pub(super) fn process_with(&self, agent: usize, services: Services, roots: &[String]) -> Option<AgentId> {
-        let is_confined = self.is_confined(agent);
+        let is_confined = self.cx.options.is_confined(agent);
         self.cx.agents.processes.iter().find_map(|(id, process)| {
             let is_it = process.agent == agent && process.services == services && process.takes_sessions();
             let is_free = || process.roots == roots && process.is_without_sessions() && !self.is_used(*id);
             (is_it && (!is_confined || is_free())).then_some(*id)
         })
-    }
-
-    /// Returns whether an agent is confined.
-    pub(super) fn is_confined(&self, agent: usize) -> bool {
-        self.cx.options.confined.get(agent).copied().unwrap_or_default()
-    }
-
-    /// Returns the capabilities that an agent gets of a client. Files and commands of a client would lead a confined agent
-    /// out.
-    pub(super) fn offered(&self, agent: usize, services: Services) -> Services {
-        if self.is_confined(agent) { Services::default() } else { services }
-    }
-
-    /// Returns the offer of a client.
-    pub(super) fn services_at(&self, connection: ConnectionId) -> Services {
-        self.cx.clients.connections.get(&connection).map(|client| client.services).unwrap_or_default()
     }
 
     /// Returns the offer of a session's clients: that of the client that attached last.

@@ -87,8 +87,8 @@ impl Core {
             let accepted = Outcome::Result("{}".to_owned());
             // Recorded like the agent's own response, which every reader of the log waits for.
             let after = self.append(id, Channel::ToClient, lines::answer(&request, &accepted));
-            let outcome = self.of_turn(client.0, accepted, None);
-            self.reply(client.0, &client.1, outcome, after.map(|after| (id, after)));
+            let outcome = self.cx.clients.of_turn(client.0, accepted, None);
+            self.reply_after(client.0, &client.1, outcome, after.map(|after| (id, after)));
         }
         let description =
             "Its output is still shown. End the agent process, or send the next prompt, which restarts it.";
@@ -227,15 +227,13 @@ impl Core {
         };
         let interrupt = self.at_work_beside(process, &session);
         self.may_interrupt(connection, &interrupt)?;
-        let by = self.author(connection);
-        // Recorded before the process ends: the log then says who ended it, also if the hub is killed in
-        // between.
+        let by = self.cx.clients.author(connection);
         self.append_hub_record(&session, &HubRecord::AgentEnded(ActRecord::new().by(by)));
         self.cancel_prompts(&session);
         self.end_agent(process, "was ended by a client");
         let interrupt: Vec<Text<'_>> = interrupt.iter().map(|session| (&**session).into()).collect();
         let result = EndAgentResponse::new(interrupt).encode(WireFormat::Any);
-        self.reply(connection, id, Outcome::Result(result), None);
+        self.cx.reply(connection, id, Outcome::Result(result));
         Ok(())
     }
 

@@ -415,7 +415,7 @@ impl World {
         let cluster = cluster.map(|other| (name(other), HubInfo::default())).collect();
         let hub = &mut self.hubs[at];
         hub.core.at(self.now, 0);
-        hub.core.set_hubs(cluster);
+        hub.core.cx.cluster.set_hubs(cluster);
         hub.core.tick();
         self.perform(at);
     }

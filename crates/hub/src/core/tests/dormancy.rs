@@ -163,14 +163,14 @@ fn a_warm_agent_runs_before_anybody_asks_and_stays() {
     };
     assert_eq!(starts(&mut world, 0), 1);
     assert_eq!(starts(&mut world, 500), 0, "it is starting");
-    let process = world.core.process_of(0).unwrap();
+    let process = world.core.cx.agents.process_of(0).unwrap();
     let initialized = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":2,"capabilities":{}}}"#;
     world.core.agent_line(process, initialized);
     assert!(world.core.cx.agents.processes[&process].is_ready);
     assert_eq!(starts(&mut world, 100_000), 0, "it is kept, although nobody uses it");
     world.core.agent_exited(process, "exited", &[]);
     assert_eq!(starts(&mut world, 0), 1);
-    let process = world.core.process_of(0).unwrap();
+    let process = world.core.cx.agents.process_of(0).unwrap();
     world.core.agent_exited(process, "exited", &[]);
     assert_eq!(starts(&mut world, 59_000), 0, "one that fails is not started all the time");
     assert_eq!(starts(&mut world, 1000), 1);

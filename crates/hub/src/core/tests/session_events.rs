@@ -70,7 +70,7 @@ fn a_question_is_announced_once_and_resolved_by_its_answer() {
     assert_eq!(options, ["allow_once", "allow_always"]);
     answer_last(&mut world, client);
     let [SessionEventKind::Resolved { question, by }] = &kinds(&mut world)[..] else { panic!() };
-    assert_eq!((*question, by.as_deref()), (asked.id, world.core.author(client).token.as_deref()));
+    assert_eq!((*question, by.as_deref()), (asked.id, world.core.cx.clients.author(client).token.as_deref()));
     assert!(by.is_some());
 }
 
