@@ -1,5 +1,8 @@
 //! Handling of everything that agent processes send: messages, losses, standard error and invalid lines.
 
+use super::dormancy::Dormancy;
+use super::lifecycle::{Fork, Lifecycle};
+use super::unresponsive::OverdueTurn;
 use std::sync::Arc;
 
 use serde_json::json;
@@ -10,7 +13,6 @@ use switchboard_store::Channel;
 use switchboard_transport::{ConfinementNotice, SharedText};
 
 use super::agent_process::{Description, PendingAgentRequest};
-use super::lifecycle::Fork;
 use super::lines::{self, Outcome, Rewrite};
 use super::questions::{ELICITATION, PERMISSION, cancelled};
 use super::session::Session;
@@ -183,7 +185,9 @@ impl Core {
     fn session_of(&mut self, process: AgentId, session: &str) -> Option<SessionId> {
         let known = self.cx.agents.processes.get(&process)?;
         if let Some(id) = known.session(session).cloned() {
-            self.unpark_on_output(process, &id);
+            if let Some((session, cx)) = self.session(&id) {
+                Dormancy::of(session, cx).unpark_on_output(process);
+            }
             return Some(id);
         }
         let is_parent = |state: &SessionState| state.is_child(session);
@@ -196,37 +200,33 @@ impl Core {
         Some(id)
     }
 
-    fn session_line(&mut self, process: AgentId, session: &str, line: &str, message: &Message<'_>) {
-        if let Some(id) = self.session_of(process, session) {
-            let is_resuming = self.sessions.get(&id).is_some_and(|session| session.is_resuming);
+    fn session_line(&mut self, process: AgentId, name: &str, line: &str, message: &Message<'_>) {
+        if let Some(id) = self.session_of(process, name)
+            && let Some((session, cx)) = self.session(&id)
+        {
             // Updates that precede the response to `session/resume` are history that the log already contains.
-            if !is_resuming {
+            if !session.is_resuming {
                 if let Message::Notification(late) = message
-                    && self.is_late_state(&id, session, late, line)
+                    && OverdueTurn::of(session, cx).is_late_state(name, late, line)
                 {
                     return;
                 }
-                let _ = self.append_decoded(&id, Channel::ToClient, line, Some(message));
+                let _ = session.append_decoded(cx, Channel::ToClient, line, Some(message));
             }
             return;
         }
         // The session runs in another process by now. Lines of this process must not get into any log.
-        if self
-            .cx
-            .agents
-            .processes
-            .get(&process)
-            .is_some_and(|process| process.left_sessions.contains(session))
+        if self.cx.agents.processes.get(&process).is_some_and(|process| process.left_sessions.contains(name))
         {
             if self
                 .cx
                 .agents
                 .processes
                 .get_mut(&process)
-                .is_some_and(|process| process.is_new_unknown_session(session))
+                .is_some_and(|process| process.is_new_unknown_session(name))
             {
                 self.cx.outbox.report(format!(
-                    "dropped an update of an unresponsive agent process for session {session}, which has left it"
+                    "dropped an update of an unresponsive agent process for session {name}, which has left it"
                 ));
             }
             return;
@@ -237,7 +237,7 @@ impl Core {
                 .agents
                 .processes
                 .get_mut(&process)
-                .is_some_and(|process| process.buffer_early(session, line));
+                .is_some_and(|process| process.buffer_early(name, line));
         if kept {
             return;
         }
@@ -248,9 +248,9 @@ impl Core {
             .agents
             .processes
             .get_mut(&process)
-            .is_some_and(|process| process.is_new_unknown_session(session))
+            .is_some_and(|process| process.is_new_unknown_session(name))
         {
-            self.cx.outbox.report(format!("an agent sends updates for the unknown session {session}"));
+            self.cx.outbox.report(format!("an agent sends updates for the unknown session {name}"));
         }
     }
 
@@ -377,7 +377,9 @@ impl Core {
             self.record_invalid_line(process, line);
             return self.cx.outbox.refuse_agent(process, &request.id, code, &message);
         }
-        if !self.is_late_question(process, id, request, line) {
+        if !self.session(id).is_some_and(|(session, cx)| {
+            OverdueTurn::of(session, cx).is_late_question(process, request, line)
+        }) {
             let _ = self.append(id, Channel::ToClient, line);
         }
     }
@@ -466,7 +468,9 @@ impl Core {
             .collect();
         // Resumed before waiting messages are dispatched, because those may be prompts of the same sessions.
         for session in resuming {
-            self.resume_session(process, &session);
+            if let Some((session, cx)) = self.session(&session) {
+                Lifecycle::of(session, cx).resume_session(process);
+            }
         }
         for (connection, message) in waiting {
             self.dispatch(connection, &message);
@@ -477,7 +481,10 @@ impl Core {
     fn session_resumed(&mut self, process: AgentId, id: &SessionId, outcome: &Outcome, line: &str) {
         let _ = self.append(id, Channel::ToClient, line);
         if outcome.is_error() {
-            return self.recreate_session(process, id, 0);
+            if let Some((session, cx)) = self.session(id) {
+                Lifecycle::of(session, cx).recreate_session(process, 0);
+            }
+            return;
         }
         self.agent_ready(id);
     }
@@ -504,13 +511,19 @@ impl Core {
             let reason = error["message"].as_str().unwrap_or("the agent gave no reason").to_owned();
             let message = format!("the agent has lost this session and did not create a new one: {reason}");
             let error = Outcome::error(codes::INTERNAL_ERROR, message, Some(json!({"agentError": error})));
-            return self.resume_failed(id, &error);
+            if let Some((session, cx)) = self.session(id) {
+                Lifecycle::of(session, cx).resume_failed(&error);
+            }
+            return;
         };
         // An agent that numbers its sessions from the start may reuse the id of an old one. Its updates would be
         // attributed to that session.
         let is_old = self.sessions.get(id).and_then(|session| session.state.as_ref());
         if is_old.is_some_and(|state| state.is_own(&agent_session)) && tries < MAX_RECREATIONS {
-            return self.recreate_session(process, id, tries + 1);
+            if let Some((session, cx)) = self.session(id) {
+                Lifecycle::of(session, cx).recreate_session(process, tries + 1);
+            }
+            return;
         }
         let before = self.sessions.get(id).and_then(|session| session.agent_session().map(str::to_owned));
         // Written first: readers of the log need the new id before the first update of the new session.

@@ -1,17 +1,17 @@
 //! Lifecycle of agent processes: started on demand, ended when unused, with the requests that are pending at each.
 
+use super::lifecycle::Lifecycle;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use switchboard_acp::extensions::{HubRecord, PromptRecord};
 use switchboard_acp::rpc::{RequestId, codes};
 use switchboard_acp::{Correlator, OpenRequest, Raw, Side};
 use switchboard_store::Channel;
 use switchboard_transport::{ConfinementNotice, Oddities, SharedText};
 
-use super::lines::{self, Outcome, Rewrite};
+use super::lines::{Outcome, Rewrite};
 use super::services::Services;
 use super::session::{Prompt, Session};
 use super::{AgentId, ConnectionId, Core, Output, SessionId, SessionState};
@@ -60,6 +60,8 @@ pub(super) struct AgentProcess {
     pub(super) is_ending: bool,
     pub(super) last_id: i64,
     pub(super) pending: Correlator<PendingAgentRequest>,
+    /// The sessions that are in this process or about to be, also those that are dormant meanwhile.
+    pub(super) users: HashSet<SessionId>,
     /// Sessions and those of sub-agents, by the agent's ids.
     pub(super) sessions: HashMap<String, SessionId>,
     /// Lines of sessions that are being opened, by the agent's ids.
@@ -184,7 +186,7 @@ impl Core {
         roots: Vec<String>,
     ) -> Option<AgentId> {
         let services = self.cx.options.offered(agent, self.cx.clients.services_at(connection));
-        let process = self.process_with(agent, services, &roots);
+        let process = self.cx.process_with(agent, services, &roots);
         self.when_ready(process, agent, connection, message, roots)
     }
 
@@ -198,58 +200,13 @@ impl Core {
         roots: Vec<String>,
     ) -> Option<AgentId> {
         let process = process
-            .unwrap_or_else(|| self.start_agent(agent, self.cx.clients.services_at(connection), roots));
+            .unwrap_or_else(|| self.cx.start_agent(agent, self.cx.clients.services_at(connection), roots));
         let known = self.cx.agents.processes.get_mut(&process)?;
         if known.is_ready {
             return Some(process);
         }
         known.waiting.push((connection, Arc::clone(message)));
         None
-    }
-
-    pub(super) fn start_agent(&mut self, agent: usize, services: Services, roots: Vec<String>) -> AgentId {
-        let services = self.cx.options.offered(agent, services);
-        let roots = if self.cx.options.is_confined(agent) { roots } else { Vec::new() };
-        self.cx.agents.last_process += 1;
-        let id = self.cx.agents.last_process;
-        let mut process = AgentProcess {
-            agent,
-            services,
-            roots: roots.clone(),
-            confinement: None,
-            version: 2,
-            is_ready: false,
-            is_ending: false,
-            last_id: 0,
-            pending: Correlator::new(MAX_PENDING),
-            sessions: HashMap::new(),
-            early: VecDeque::new(),
-            early_bytes: 0,
-            unknown_session: String::new(),
-            waiting: Vec::new(),
-            handshake_lines: Vec::new(),
-            invalid_reported: Oddities::shown(),
-            invalid_recorded: Oddities::recorded(),
-            is_unresponsive: false,
-            left_sessions: HashSet::new(),
-            end_reason: None,
-            since: self.cx.outbox.now,
-            idle_since: None,
-            announced: Vec::new(),
-        };
-        let number = process.register(PendingAgentRequest::Handshake);
-        let params = json!({
-            "protocolVersion": 2,
-            "info": {"name": "switchboard", "version": self.cx.options.version},
-            "capabilities": services.capabilities(),
-        });
-        let line = lines::call(number.as_ref(), "initialize", Some(&Raw::from(params)), Rewrite::default());
-        process.handshake_lines.push((Channel::ToAgent, line.as_str().into()));
-        self.cx.agents.processes.insert(id, process);
-        // The handshake is queued right after the start, so that it is the first line the agent gets.
-        self.cx.outbox.push(Output::StartAgent { process: id, agent, services, roots });
-        self.cx.outbox.push(Output::ToAgent { process: id, line, session: None });
-        id
     }
 
     /// Handles the exit of a process, or its failure to start. Its sessions become dormant.
@@ -281,7 +238,9 @@ impl Core {
                 | PendingAgentRequest::Close
                 | PendingAgentRequest::Abandoned { .. } => {}
                 PendingAgentRequest::Resume { session } | PendingAgentRequest::Recreate { session, .. } => {
-                    self.resume_failed(&session, &error());
+                    if let Some((session, cx)) = self.session(&session) {
+                        Lifecycle::of(session, cx).resume_failed(&error());
+                    }
                 }
                 PendingAgentRequest::New { session, client }
                 | PendingAgentRequest::Adopt { session, client } => {
@@ -289,7 +248,9 @@ impl Core {
                     self.discard_session(&session);
                 }
                 PendingAgentRequest::Prompt { session, client, operation, .. } => {
-                    self.prompt_failed(&session, operation.as_deref(), &error());
+                    if let Some((session, cx)) = self.session(&session) {
+                        Lifecycle::of(session, cx).prompt_failed(operation.as_deref(), &error());
+                    }
                     self.cx.reply(client.0, &client.1, error());
                 }
                 PendingAgentRequest::Forwarded { client, .. }
@@ -307,27 +268,15 @@ impl Core {
             .map(|session| Arc::clone(session.id()))
             .collect();
         for session in lost {
-            // In a cluster, agents are killed when the log cannot be reached. An idle session has nothing to record
-            // about that, and a failing write would disconnect its subscribers.
-            let state = self.sessions.get(&session).and_then(|session| session.state.as_ref());
-            let is_at_work = state.is_some_and(|state| state.is_busy() || !state.questions.is_empty());
-            if is_at_work || self.cx.options.name.is_none() {
-                let _ = self.append(&session, Channel::Process, reason);
-            }
-            // While the session still has its process: the records of the interruption belong to it.
-            self.interrupt(&session, reason, data.as_ref());
-            let is_resuming = self.sessions.get(&session).is_some_and(|session| session.is_resuming);
-            if let Some(session) = self.sessions.get_mut(&session) {
-                session.process = None;
-                session.is_resuming = false;
-                session.cancelled_at = None;
-                session.is_unresponsive = false;
-                // A process that the hub has ended for lack of use was not lost.
-                session.lost = (!process.is_ending).then(|| exit_reason(reason, last_lines));
-            }
+            let Some((lost, cx)) = self.session(&session) else { continue };
+            // A process that the hub has ended for lack of use was not lost.
+            let exit = (!process.is_ending).then(|| exit_reason(reason, last_lines));
+            let is_resuming = Lifecycle::of(lost, cx).process_exited(reason, data.as_ref(), exit);
             // An agent that exits before the handshake is complete would do so again.
             if is_resuming && !process.is_ready {
-                self.resume_failed(&session, &error());
+                if let Some((session, cx)) = self.session(&session) {
+                    Lifecycle::of(session, cx).resume_failed(&error());
+                }
                 continue;
             }
             self.cx.outbox.push(Output::CloseLog { session: Arc::clone(&session) });
@@ -372,52 +321,6 @@ impl Core {
                 creating.client.0 = 0;
                 self.cx.reply(connection, &request, error());
             }
-        }
-    }
-
-    /// Records that the work in a session was interrupted, so that every client learns of it.
-    pub(super) fn interrupt(&mut self, id: &SessionId, reason: &str, data: Option<&serde_json::Value>) {
-        self.cx.interruption = Some(reason.to_owned());
-        self.record_interruption(id, reason, data);
-        self.cx.interruption = None;
-    }
-
-    fn record_interruption(&mut self, id: &SessionId, reason: &str, data: Option<&serde_json::Value>) {
-        // Questions first: clients must not answer an agent that is not there.
-        self.abandon_questions(id, reason);
-        let Some(session) = self.sessions.get(id) else { return };
-        let Some(state) = &session.state else { return };
-        let unanswered = state.unanswered_operations();
-        if state.is_busy() {
-            let mut error = json!({"code": codes::INTERNAL_ERROR, "message": reason});
-            if let (Some(data), Some(error)) = (data, error.as_object_mut()) {
-                error.insert("data".to_owned(), data.clone());
-            }
-            // Before the session becomes idle, so that clients do not show an idle session with a running tool call.
-            for (session, update) in state.unfinished_updates(&error) {
-                let _ = self.append(id, Channel::ToClient, lines::update(&session, &update.to_string()));
-            }
-            let Some(session) = self.sessions.get(id) else { return };
-            let update = json!({
-                "sessionUpdate": "state_update", "state": "idle", "stopReason": "error", "error": error,
-            });
-            let agent_session = session.agent_session().unwrap_or(id).to_owned();
-            let _ = self.append(id, Channel::ToClient, lines::update(&agent_session, &update.to_string()));
-        }
-        // After the end of the turn is recorded, so that a duplicate finds both.
-        for operation in unanswered {
-            let error = Outcome::error(codes::INTERNAL_ERROR, reason, data.cloned());
-            self.prompt_failed(id, Some(&operation), &error);
-        }
-    }
-
-    /// Records the failure of a prompt without a response of the agent. A duplicate of the prompt gets the same
-    /// response.
-    fn prompt_failed(&mut self, id: &SessionId, operation: Option<&str>, error: &Outcome) {
-        if let (Some(operation), Outcome::Error(text)) = (operation, error) {
-            let record = PromptRecord::new().operation(operation);
-            let error = Raw::parse(text.as_str()).ok();
-            self.append_hub_record(id, &HubRecord::PromptFailed(PromptRecord { error, ..record }));
         }
     }
 
@@ -477,13 +380,13 @@ impl Core {
         for agent in 0..self.cx.options.warm.len() {
             let is_kept =
                 self.cx.options.warm.get(agent) == Some(&true) && !self.cx.options.is_confined(agent);
-            if !is_kept || self.process_with(agent, Services::default(), &[]).is_some() {
+            if !is_kept || self.cx.process_with(agent, Services::default(), &[]).is_some() {
                 continue;
             }
             let is_due = |at: &u64| self.cx.outbox.now.saturating_sub(*at) >= WARM_RETRY;
             if self.cx.agents.warmed.get(&agent).is_none_or(is_due) {
                 self.cx.agents.warmed.insert(agent, self.cx.outbox.now);
-                self.start_agent(agent, Services::default(), Vec::new());
+                self.cx.start_agent(agent, Services::default(), Vec::new());
             }
         }
     }
@@ -494,7 +397,7 @@ impl Core {
             return false;
         };
         self.cx.options.warm.get(agent) == Some(&true)
-            && self.process_with(agent, Services::default(), &[]) == Some(id)
+            && self.cx.process_with(agent, Services::default(), &[]) == Some(id)
     }
 
     /// Shuts down: starts no new work and ends all processes.
@@ -561,81 +464,6 @@ impl Core {
         }
         self.cx.outbox.push(Output::ToAgent { process, line, session: session.cloned() });
         Ok(())
-    }
-
-    /// Sends a request of the hub itself to an agent.
-    pub(super) fn send_hub_request(
-        &mut self,
-        process: AgentId,
-        session: &SessionId,
-        method: &str,
-        params: &serde_json::Value,
-        purpose: PendingAgentRequest,
-    ) {
-        let params = Raw::from(params.clone());
-        if let Some((_, line)) =
-            self.cx.agents.build_request(process, method, Some(&params), Rewrite::default(), purpose)
-        {
-            let _ = self.append(session, Channel::ToAgent, line.as_str());
-            self.cx.outbox.push(Output::ToAgent { process, line, session: Some(Arc::clone(session)) });
-        }
-    }
-
-    /// Detaches a session from a process.
-    pub(super) fn release_process(&mut self, process: AgentId, session: &SessionId) {
-        if let Some(process) = self.cx.agents.processes.get_mut(&process) {
-            process.sessions.retain(|_, known| known != session);
-        }
-        // The next process starts with other tool calls.
-        let state = self.sessions.get_mut(session).and_then(|session| session.state.as_mut());
-        state.into_iter().for_each(SessionState::clear_calls);
-    }
-
-    /// Redirects the response to a running prompt to another client, which has sent a duplicate of it.
-    pub(super) fn reassign_prompt(
-        &mut self,
-        session: &SessionId,
-        operation: &str,
-        to: (ConnectionId, RequestId<'static>),
-    ) {
-        let is_it = |purpose: &PendingAgentRequest| match purpose {
-            PendingAgentRequest::Prompt { session: at, operation: Some(name), .. } => {
-                at == session && name == operation
-            }
-            _ => false,
-        };
-        let found: Option<&mut PendingAgentRequest> =
-            self.cx.agents.processes.values_mut().find_map(|process| {
-                let id = process
-                    .pending
-                    .iter()
-                    .find(|(.., purpose)| is_it(purpose))
-                    .map(|(_, id, _)| id.clone())?;
-                process.pending.get_mut(Side::Client, &id)
-            });
-        if let Some(PendingAgentRequest::Prompt { client, .. }) = found {
-            let before = std::mem::replace(client, to);
-            return self.cx.supersede(&before);
-        }
-        // The log says that an agent has received the prompt, but no process has it any more: a response would never
-        // arrive.
-        let message =
-            "the agent exited while it had this prompt, and the result is unknown; check the session";
-        let error = Outcome::error(codes::INTERNAL_ERROR, message, None);
-        self.prompt_failed(session, Some(operation), &error);
-        self.cx.reply(to.0, &to.1, error);
-    }
-
-    /// Handles the end of a turn.
-    pub(super) fn turn_ended(&mut self, id: &SessionId) {
-        let state = self.sessions.get(id).and_then(|session| session.state.as_ref());
-        let reason = state.and_then(|state| state.stop_reason());
-        let notice = json!({"sessionUpdate": "turn_complete", "stopReason": reason});
-        self.notice(id, &notice, None);
-        if let Some(session) = self.sessions.get_mut(id) {
-            session.cancelled_at = None;
-        }
-        self.run_next_prompt(id);
     }
 }
 
@@ -782,6 +610,36 @@ impl AgentProcess {
             && text.len() <= HANDSHAKE_LINE_BYTES
         {
             self.handshake_lines.push((channel, text.into()));
+        }
+    }
+
+    /// Creates the state of a process that is being started, at this time.
+    pub(super) fn new(agent: usize, services: Services, roots: Vec<String>, now: u64) -> Self {
+        AgentProcess {
+            agent,
+            services,
+            roots,
+            confinement: None,
+            version: 2,
+            is_ready: false,
+            is_ending: false,
+            last_id: 0,
+            pending: Correlator::new(MAX_PENDING),
+            users: HashSet::new(),
+            sessions: HashMap::new(),
+            early: VecDeque::new(),
+            early_bytes: 0,
+            unknown_session: String::new(),
+            waiting: Vec::new(),
+            handshake_lines: Vec::new(),
+            invalid_reported: Oddities::shown(),
+            invalid_recorded: Oddities::recorded(),
+            is_unresponsive: false,
+            left_sessions: HashSet::new(),
+            end_reason: None,
+            since: now,
+            idle_since: None,
+            announced: Vec::new(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::agent_process::{AgentProcess, Description, PendingAgentRequest};
 use super::lines::Rewrite;
-use super::{AgentId, lines};
+use super::{AgentId, SessionId, lines};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use switchboard_acp::Raw;
@@ -52,5 +52,25 @@ impl Agents {
         let id = self.processes.get_mut(&process)?.register(purpose)?;
         let line = lines::call(Some(&id), method, params, rewrite);
         Some((id, line))
+    }
+
+    /// Notes that a session is in a process or about to be.
+    pub(super) fn enter(&mut self, process: AgentId, id: &SessionId) {
+        if let Some(process) = self.processes.get_mut(&process) {
+            process.users.insert(SessionId::clone(id));
+        }
+    }
+
+    /// Returns whether a session is in a process or about to be.
+    pub(super) fn is_used(&self, process: AgentId) -> bool {
+        self.processes.get(&process).is_some_and(|process| !process.users.is_empty())
+            || self.creating.values().any(|creating| creating.process == process)
+    }
+
+    /// Notes that a session is not in a process any more.
+    pub(super) fn leave(&mut self, process: AgentId, id: &SessionId) {
+        if let Some(process) = self.processes.get_mut(&process) {
+            process.users.remove(id);
+        }
     }
 }

@@ -1,20 +1,23 @@
 //! Everything that the methods of a session need beside the session: outputs, clients, agents and the other hubs.
 
+use super::agent_process::{AgentProcess, PendingAgentRequest};
 use super::agents::Agents;
 use super::authorization::Access;
 use super::clients::Clients;
 use super::connection::PendingClientRequest;
 use super::direct_questions::DirectQuestions;
 use super::forwarding::{ReceivedRequest, outcome_text};
-use super::lines::Outcome;
+use super::lines::{Outcome, Rewrite};
 use super::outbox::Outbox;
 use super::ownership::Cluster;
-use super::{ConnectionId, CoreOptions, Output, SessionId, ToClient, lines};
+use super::services::Services;
+use super::{AgentId, ConnectionId, CoreOptions, Output, SessionId, ToClient, lines};
 use serde_json::{Value, json};
+use std::collections::VecDeque;
 use std::sync::Arc;
-use switchboard_acp::Wire;
 use switchboard_acp::rpc::{Message, RequestId, codes};
-use switchboard_acp::{Side, WireFormat};
+use switchboard_acp::{Raw, Side, Wire, WireFormat};
+use switchboard_store::Channel;
 
 /// Maximum number of dropped notifications of one client that are reported to the operator.
 const TOLD_DROPS: usize = 8;
@@ -27,6 +30,8 @@ pub(super) struct Context {
     pub(super) agents: Agents,
     /// Other hubs, and the requests forwarded to and by them.
     pub(super) cluster: Cluster,
+    /// Sessions that need another agent process before their next prompt, because the agent does not stop.
+    pub(super) to_replace: VecDeque<SessionId>,
     /// True if the hub is shutting down.
     pub(super) is_ending: bool,
     /// Reason why logs cannot be written at the moment.
@@ -47,6 +52,7 @@ impl Context {
             outbox: Outbox::default(),
             clients: Clients::default(),
             cluster: Cluster::default(),
+            to_replace: VecDeque::new(),
             is_ending: false,
             log_problem: None,
             has_events: false,
@@ -199,5 +205,38 @@ impl Context {
     pub(super) fn refuse_busy(&mut self, client: &(ConnectionId, RequestId<'static>)) {
         let message = "the agent has too many pending requests; try again later";
         self.refuse(client.0, &client.1, codes::INTERNAL_ERROR, message, None);
+    }
+
+    /// Returns the running or starting process of an agent that was offered these capabilities. Each session of a confined
+    /// agent has a process of its own, for its folders.
+    pub(super) fn process_with(&self, agent: usize, services: Services, roots: &[String]) -> Option<AgentId> {
+        let is_confined = self.options.is_confined(agent);
+        self.agents.processes.iter().find_map(|(id, process)| {
+            let is_it = process.agent == agent && process.services == services && process.takes_sessions();
+            let is_free =
+                || process.roots == roots && process.is_without_sessions() && !self.agents.is_used(*id);
+            (is_it && (!is_confined || is_free())).then_some(*id)
+        })
+    }
+
+    pub(super) fn start_agent(&mut self, agent: usize, services: Services, roots: Vec<String>) -> AgentId {
+        let services = self.options.offered(agent, services);
+        let roots = if self.options.is_confined(agent) { roots } else { Vec::new() };
+        self.agents.last_process += 1;
+        let id = self.agents.last_process;
+        let mut process = AgentProcess::new(agent, services, roots.clone(), self.outbox.now);
+        let number = process.register(PendingAgentRequest::Handshake);
+        let params = json!({
+            "protocolVersion": 2,
+            "info": {"name": "switchboard", "version": self.options.version},
+            "capabilities": services.capabilities(),
+        });
+        let line = lines::call(number.as_ref(), "initialize", Some(&Raw::from(params)), Rewrite::default());
+        process.handshake_lines.push((Channel::ToAgent, line.as_str().into()));
+        self.agents.processes.insert(id, process);
+        // The handshake is queued right after the start, so that it is the first line the agent gets.
+        self.outbox.push(Output::StartAgent { process: id, agent, services, roots });
+        self.outbox.push(Output::ToAgent { process: id, line, session: None });
+        id
     }
 }

@@ -6,6 +6,8 @@
 //! costs no memory. When it falls behind the records that are kept in memory, the hub reads them from the log. They are
 //! sent unfolded, because the client was attached when they were written.
 
+use super::context::Context;
+use super::questions::Questions;
 use std::sync::Arc;
 
 use switchboard_acp::extensions::{CURSOR, META, Native, QUESTIONS};
@@ -32,21 +34,31 @@ pub(crate) enum ResumeError {
     UnknownCursor,
 }
 
-impl Core {
+/// Delivery of the log of one session to its subscribers.
+pub(super) struct Delivery<'a> {
+    session: &'a mut Session,
+    cx: &'a mut Context,
+}
+
+impl<'a> Delivery<'a> {
+    pub(super) fn of(session: &'a mut Session, cx: &'a mut Context) -> Self {
+        Delivery { session, cx }
+    }
+
     /// Attaches a client to a session. `answer` is the response to the request that attaches it, which is sent after
     /// the history.
     pub(super) fn attach(
         &mut self,
         connection: ConnectionId,
-        id: &SessionId,
         start: Start,
         answer: Option<(RequestId<'static>, Outcome)>,
     ) {
+        let id = &SessionId::clone(self.session.id());
         // The client has attached twice: each of its requests gets a response.
-        if let Some((request, outcome)) = self.take_answer(connection, id) {
+        if let Some((request, outcome)) = self.take_answer(connection) {
             self.cx.reply(connection, &request, outcome);
         }
-        let Some(session) = self.sessions.get_mut(id) else { return };
+        let session = &mut *self.session;
         let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return };
         if client.forwarded_key.is_some() {
             return;
@@ -93,12 +105,13 @@ impl Core {
                 client.subscriptions.insert(Arc::clone(id), subscription);
             }
         }
-        self.deliver(connection, id);
+        self.deliver(connection);
     }
 
     /// Attaches the client that has opened a session, without history.
-    pub(super) fn attach_first(&mut self, connection: ConnectionId, id: &SessionId) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
+    pub(super) fn attach_first(&mut self, connection: ConnectionId) {
+        let id = &SessionId::clone(self.session.id());
+        let session = &mut *self.session;
         let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return };
         if client.forwarded_key.is_some() {
             return;
@@ -109,7 +122,8 @@ impl Core {
     }
 
     /// Detaches a client from a session. Returns whether it was attached.
-    pub(super) fn detach(&mut self, connection: ConnectionId, id: &SessionId) -> bool {
+    pub(super) fn detach(&mut self, connection: ConnectionId) -> bool {
+        let id = &SessionId::clone(self.session.id());
         let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return false };
         let Some(mut subscription) = client.subscriptions.remove(id) else { return false };
         for question in subscription.asked.values() {
@@ -119,9 +133,7 @@ impl Core {
         for (_, line) in subscription.deferred_replies {
             self.cx.outbox.push(Output::Send { connection, line });
         }
-        if let Some(session) = self.sessions.get_mut(id) {
-            session.subscribers.remove(&connection);
-        }
+        self.session.subscribers.remove(&connection);
         if let Some((request, _)) = subscription.phase.take_answer() {
             let message = "the client was detached from the session";
             self.cx.decline(connection, &request, Outcome::error(codes::REQUEST_CANCELLED, message, None));
@@ -130,7 +142,8 @@ impl Core {
     }
 
     /// Detaches a client as soon as everything is delivered.
-    pub(super) fn detach_when_delivered(&mut self, connection: ConnectionId, id: &SessionId) {
+    pub(super) fn detach_when_delivered(&mut self, connection: ConnectionId) {
+        let id = &SessionId::clone(self.session.id());
         let subscription = self
             .cx
             .clients
@@ -139,16 +152,16 @@ impl Core {
             .and_then(|client| client.subscriptions.get_mut(id));
         if let Some(subscription) = subscription {
             subscription.detaches_when_delivered = true;
-            self.deliver(connection, id);
+            self.deliver(connection);
         }
     }
 
     /// Delivers what is available to every subscriber of a session.
-    pub(super) fn deliver_all(&mut self, id: &SessionId) {
-        let Some(session) = self.sessions.get(id) else { return };
+    pub(super) fn deliver_all(&mut self) {
+        let session = &*self.session;
         let attached: Vec<ConnectionId> = session.subscribers.iter().copied().collect();
         for connection in attached {
-            self.deliver(connection, id);
+            self.deliver(connection);
         }
     }
 
@@ -157,10 +170,11 @@ impl Core {
     ///
     /// The order of the steps is the order that the client sees: replay, then the deferred replies whose record has
     /// been delivered, then the state and the response that end the catch-up, then live records.
-    pub(super) fn deliver(&mut self, connection: ConnectionId, id: &SessionId) {
+    pub(super) fn deliver(&mut self, connection: ConnectionId) {
+        let id = &SessionId::clone(self.session.id());
         let send_window = self.cx.options.send_window;
         loop {
-            let Some(session) = self.sessions.get_mut(id) else { return };
+            let session = &mut *self.session;
             let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return };
             // The ids of sub-agent sessions are not known before the log has been read.
             if client.is_paused || session.state.is_none() {
@@ -179,13 +193,13 @@ impl Core {
                 && let Phase::CatchingUp { until, .. } = subscription.phase
                 && subscription.offset >= until
             {
-                self.finish_catch_up(connection, id);
+                self.finish_catch_up(connection);
                 continue;
             }
             if !is_replaying && subscription.offset >= session.next {
                 subscription.lagging_since = None;
                 if subscription.detaches_when_delivered {
-                    self.detach(connection, id);
+                    self.detach(connection);
                 }
                 return;
             }
@@ -249,7 +263,7 @@ impl Core {
             let native = mark(&recent.origin, is_held).filter(|_| client.wants_native);
             if is_question {
                 if matches!(subscription.phase, Phase::Live) {
-                    self.ask(connection, id, sequence);
+                    Questions::of(self.session, self.cx).ask(connection, sequence);
                 }
                 continue;
             }
@@ -278,15 +292,9 @@ impl Core {
     }
 
     /// Delivers a part of the log that was read for a client. `to` is the offset after it.
-    pub(crate) fn read(
-        &mut self,
-        connection: ConnectionId,
-        id: &SessionId,
-        from: u64,
-        part: &[LogRecord],
-        to: u64,
-    ) {
-        let Some(session) = self.sessions.get(id) else { return };
+    pub(super) fn read(&mut self, connection: ConnectionId, from: u64, part: &[LogRecord], to: u64) {
+        let id = &SessionId::clone(self.session.id());
+        let session = &*self.session;
         let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return };
         let Some(subscription) = client.subscriptions.get_mut(id) else { return };
         // The client may have attached again at another offset meanwhile.
@@ -332,29 +340,29 @@ impl Core {
         }
         subscription.offset = to.max(from);
         for question in questions {
-            self.ask(connection, id, question);
+            Questions::of(self.session, self.cx).ask(connection, question);
         }
-        self.deliver(connection, id);
+        self.deliver(connection);
     }
 
-    /// Delivers the next portion of a replay.
-    pub(crate) fn replayed(
+    /// Delivers the next portion of a replay. Fails with the reason if the log must be read again.
+    pub(super) fn replayed(
         &mut self,
         connection: ConnectionId,
-        id: &SessionId,
         replay: Box<Replay>,
         portion: Vec<ReplayLine>,
-    ) {
-        let Some(session) = self.sessions.get(id) else { return };
-        let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return };
-        let Some(subscription) = client.subscriptions.get_mut(id) else { return };
+    ) -> Result<(), &'static str> {
+        let id = &SessionId::clone(self.session.id());
+        let session = &*self.session;
+        let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return Ok(()) };
+        let Some(subscription) = client.subscriptions.get_mut(id) else { return Ok(()) };
         // The client may have started another replay meanwhile.
         if subscription.replaying != Some(replay.ticket) {
-            return;
+            return Ok(());
         }
         let Some(state) = &session.state else {
             // Without the state, session ids cannot be translated for clients.
-            return self.read_failed(connection, id, "it is being loaded again; reconnect");
+            return Err("it is being loaded again; reconnect");
         };
         subscription.is_reading = false;
         for ReplayLine { text, held, is_known } in portion {
@@ -379,23 +387,15 @@ impl Core {
         } else {
             subscription.replay = Some(replay);
         }
-        self.deliver(connection, id);
-    }
-
-    /// Closes the connection of a client for which the log cannot be read: a gap must not go unnoticed.
-    pub(crate) fn read_failed(&mut self, connection: ConnectionId, id: &SessionId, reason: &str) {
-        let client = self.cx.clients.connections.get(&connection);
-        // A session that was deleted meanwhile has no log.
-        if client.is_some_and(|client| client.subscriptions.contains_key(id)) {
-            self.cx.outbox.report(format!("cannot read the log of session {id}: {reason}"));
-            self.close_connection(connection, format!("cannot read the log of session {id}"));
-        }
+        self.deliver(connection);
+        Ok(())
     }
 
     /// Ends the catch-up of a client: sends the state, the response to its request and the pending questions, in this
     /// order.
-    fn finish_catch_up(&mut self, connection: ConnectionId, id: &SessionId) {
-        let Some(session) = self.sessions.get(id) else { return };
+    pub(super) fn finish_catch_up(&mut self, connection: ConnectionId) {
+        let id = &SessionId::clone(self.session.id());
+        let session = &*self.session;
         let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return };
         let state = session.state.as_ref().map(SessionState::state_update);
         let asks = client.identity.role >= Role::Answer;
@@ -422,17 +422,66 @@ impl Core {
             self.cx.reply(connection, &request, outcome);
         }
         for question in open {
-            self.ask(connection, id, question);
+            Questions::of(self.session, self.cx).ask(connection, question);
         }
     }
 
     /// Handles an ack of a client: `acked` bytes of the session have left the send window in total.
-    pub(crate) fn acknowledge(&mut self, connection: ConnectionId, id: &SessionId, acked: u64) {
+    pub(super) fn acknowledge(&mut self, connection: ConnectionId, acked: u64) {
+        let id = &SessionId::clone(self.session.id());
         let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return };
         let Some(subscription) = client.subscriptions.get_mut(id) else { return };
         // Never more than was sent: a wrong report must not open the window.
         subscription.acked = acked.min(subscription.sent);
-        self.deliver(connection, id);
+        self.deliver(connection);
+    }
+
+    /// Takes the response that a client still waits for while it catches up.
+    pub(super) fn take_answer(&mut self, connection: ConnectionId) -> Option<(RequestId<'static>, Outcome)> {
+        let id = &SessionId::clone(self.session.id());
+        let subscription = self.cx.clients.connections.get_mut(&connection)?.subscriptions.get_mut(id)?;
+        subscription.phase.take_answer()
+    }
+
+    /// Attaches the client that prompts, so that it gets the updates of the turn.
+    pub(super) fn attach_prompter(&mut self, connection: ConnectionId) {
+        let id = &SessionId::clone(self.session.id());
+        let Some(client) = self.cx.clients.connections.get(&connection) else { return };
+        if !client.subscriptions.contains_key(id) {
+            self.attach(connection, Start::Now, None);
+        }
+    }
+
+    /// Responds to a request of a client. The response follows the record with the sequence number `after`.
+    pub(super) fn reply_after(
+        &mut self,
+        connection: ConnectionId,
+        request: &RequestId<'static>,
+        outcome: Outcome,
+        after: Option<u64>,
+    ) {
+        let Some(line) = self.cx.response(connection, request, outcome) else { return };
+        let client = self.cx.clients.connections.get_mut(&connection);
+        let subscription = client.and_then(|client| client.subscriptions.get_mut(self.session.id()));
+        match (after, subscription) {
+            (Some(after), Some(subscription)) if subscription.offset <= after => {
+                subscription.deferred_replies.push_back((after, line));
+                self.deliver(connection);
+            }
+            _ => self.cx.outbox.push(Output::Send { connection, line }),
+        }
+    }
+}
+
+impl Core {
+    /// Closes the connection of a client for which the log cannot be read: a gap must not go unnoticed.
+    pub(crate) fn read_failed(&mut self, connection: ConnectionId, id: &SessionId, reason: &str) {
+        let client = self.cx.clients.connections.get(&connection);
+        // A session that was deleted meanwhile has no log.
+        if client.is_some_and(|client| client.subscriptions.contains_key(id)) {
+            self.cx.outbox.report(format!("cannot read the log of session {id}: {reason}"));
+            self.close_connection(connection, format!("cannot read the log of session {id}"));
+        }
     }
 
     /// Resumes a session after the cursor of a client whose connection was interrupted.
@@ -452,22 +501,17 @@ impl Core {
         let id = Arc::clone(session.id());
         if session.state.is_none() {
             // Attaching needs no state, but delivery does.
-            self.load(&id);
+            if let Some((session, cx)) = self.session(&id) {
+                session.load(cx);
+            }
         }
         // Pending questions are asked again under the same ids.
-        let pending = self.take_answer(connection, &id);
-        self.attach(connection, &id, Start::After(held), pending);
+        let pending =
+            self.session(&id).and_then(|(session, cx)| Delivery::of(session, cx).take_answer(connection));
+        if let Some((session, cx)) = self.session(&id) {
+            Delivery::of(session, cx).attach(connection, Start::After(held), pending);
+        }
         Ok(())
-    }
-
-    /// Takes the response that a client still waits for while it catches up.
-    pub(super) fn take_answer(
-        &mut self,
-        connection: ConnectionId,
-        id: &SessionId,
-    ) -> Option<(RequestId<'static>, Outcome)> {
-        let subscription = self.cx.clients.connections.get_mut(&connection)?.subscriptions.get_mut(id)?;
-        subscription.phase.take_answer()
     }
 }
 

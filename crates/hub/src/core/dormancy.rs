@@ -2,49 +2,28 @@
 //! are closed, which frees the file descriptors. The process still has such a session ("parked"): while it runs, the
 //! session continues without `session/resume`.
 
+use super::context::Context;
 use std::sync::Arc;
 
 use super::agent_process::PendingAgentRequest;
 use super::session::Session;
 use super::{AgentId, Core, Output, SessionId};
 
-impl Core {
-    /// Makes sessions dormant that have had neither work nor subscribers for long enough.
-    pub(super) fn suspend_idle_sessions(&mut self) {
-        let (now, idle) = (self.cx.outbox.now, self.cx.options.idle);
-        let mut overdue = Vec::new();
-        for session in
-            self.sessions.values_mut().filter(|session| session.process.is_some() && session.is_owned)
-        {
-            if session.is_needed() {
-                session.idle_since = None;
-            } else if now.saturating_sub(*session.idle_since.get_or_insert(now)) >= idle {
-                overdue.push(Arc::clone(session.id()));
-            }
-        }
-        for id in overdue {
-            if self.sessions.get(&id).is_some_and(|session| session.is_unresponsive) {
-                // A session does not return to an unresponsive process.
-                self.replace_agent(&id);
-                self.cx.outbox.push(Output::CloseLog { session: id });
-            } else {
-                self.park(&id);
-            }
-        }
-    }
+/// The dormancy of one session.
+pub(super) struct Dormancy<'a> {
+    session: &'a mut Session,
+    cx: &'a mut Context,
+}
 
-    /// Releases the process of a dormant session. Another hub may become the owner, and the state of this process would
-    /// be out of date.
-    pub(super) fn release_parked(&mut self, id: &SessionId) {
-        let parked = self.sessions.get_mut(id).and_then(|session| session.parked.take());
-        if let Some(process) = parked {
-            self.release_process(process, id);
-        }
+impl<'a> Dormancy<'a> {
+    pub(super) fn of(session: &'a mut Session, cx: &'a mut Context) -> Self {
+        Dormancy { session, cx }
     }
 
     /// Makes a session dormant, unless its agent still has to respond to a request.
-    fn park(&mut self, id: &SessionId) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
+    pub(super) fn park(&mut self) {
+        let id = &SessionId::clone(self.session.id());
+        let session = &mut *self.session;
         let Some(process) = session.process else { return };
         let is_about_it = |purpose: &PendingAgentRequest| purpose.session() == Some(id);
         // A response could arrive after the log is closed, so a session with a pending request stays open.
@@ -66,8 +45,9 @@ impl Core {
     }
 
     /// Reattaches a dormant session to the process that still has it. Returns whether there is one.
-    pub(super) fn unpark(&mut self, id: &SessionId) -> bool {
-        let Some(session) = self.sessions.get_mut(id) else { return false };
+    pub(super) fn unpark(&mut self) -> bool {
+        let id = &SessionId::clone(self.session.id());
+        let session = &mut *self.session;
         let Some(process) = session.parked.take() else { return false };
         // The process may have ended, become unresponsive or reused the id meanwhile.
         let is_here = |process: &super::agent_process::AgentProcess| {
@@ -75,6 +55,9 @@ impl Core {
             !process.is_ending && !process.is_unresponsive && known == Some(id)
         };
         if session.process.is_some() || !self.cx.agents.processes.get(&process).is_some_and(is_here) {
+            if session.process != Some(process) {
+                self.cx.agents.leave(process, id);
+            }
             return false;
         }
         session.process = Some(process);
@@ -84,9 +67,37 @@ impl Core {
     }
 
     /// Ends the dormancy of a session about which its agent process sends something.
-    pub(super) fn unpark_on_output(&mut self, process: AgentId, id: &SessionId) {
-        if self.sessions.get(id).is_some_and(|session| session.parked == Some(process)) {
-            self.unpark(id);
+    pub(super) fn unpark_on_output(&mut self, process: AgentId) {
+        if self.session.parked == Some(process) {
+            self.unpark();
+        }
+    }
+}
+
+impl Core {
+    /// Makes sessions dormant that have had neither work nor subscribers for long enough.
+    pub(super) fn suspend_idle_sessions(&mut self) {
+        let (now, idle) = (self.cx.outbox.now, self.cx.options.idle);
+        let mut overdue = Vec::new();
+        for session in
+            self.sessions.values_mut().filter(|session| session.process.is_some() && session.is_owned)
+        {
+            if session.is_needed() {
+                session.idle_since = None;
+            } else if now.saturating_sub(*session.idle_since.get_or_insert(now)) >= idle {
+                overdue.push(Arc::clone(session.id()));
+            }
+        }
+        for id in overdue {
+            if self.sessions.get(&id).is_some_and(|session| session.is_unresponsive) {
+                // A session does not return to an unresponsive process.
+                self.replace_agent(&id);
+                self.cx.outbox.push(Output::CloseLog { session: id });
+            } else {
+                if let Some((session, cx)) = self.session(&id) {
+                    Dormancy::of(session, cx).park();
+                }
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 //! A request for a session of another hub is forwarded to the owner and repeated until the owner replies. Every
 //! forwarded request has an idempotency key, so the owner executes it once.
 
+use super::questions::Questions;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -77,7 +78,9 @@ impl Core {
             ));
         }
         session.waiting.push_back((connection, Arc::clone(line)));
-        self.acquire(id);
+        if let Some((session, cx)) = self.session(id) {
+            session.acquire(cx);
+        }
         Ok(())
     }
 
@@ -337,7 +340,9 @@ impl Core {
             _ if session.is_owned => self.dispatch(connection, &line),
             _ => {
                 session.waiting.push_back((connection, line));
-                self.acquire(&id);
+                if let Some((session, cx)) = self.session(&id) {
+                    session.acquire(cx);
+                }
             }
         }
     }
@@ -368,7 +373,14 @@ impl Core {
             let outcome = word("result").map(|text| Outcome::Result(text.to_owned()));
             let outcome = outcome.or_else(|| word("error").map(|text| Outcome::Error(text.to_owned())));
             if let Some(outcome) = outcome {
-                self.settle(&id, offset, &outcome, &Author::from_value(&message["by"]), None);
+                if let Some((session, cx)) = self.session(&id) {
+                    Questions::of(session, cx).settle(
+                        offset,
+                        &outcome,
+                        &Author::from_value(&message["by"]),
+                        None,
+                    );
+                }
             }
             return self.cx.send_forward_reply(key, &id, &json!({"taken": true}));
         }

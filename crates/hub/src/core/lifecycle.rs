@@ -1,10 +1,18 @@
 //! Lifecycle of sessions: creating, forking and adopting them, resuming them in an agent, and running their prompts.
 
+use super::context::Context;
+use super::delivery::Delivery;
+use super::dormancy::Dormancy;
+use super::questions::Questions;
+use super::session_events::SessionEvents;
+use super::unresponsive::OverdueTurn;
 use std::collections::HashMap;
 use std::sync::Arc;
+use switchboard_acp::extensions::{
+    ADOPTED_SESSION, ActRecord, AgentSessionRecord, Author, HubRecord, PromptRecord,
+};
 
 use serde_json::json;
-use switchboard_acp::extensions::{ADOPTED_SESSION, AgentSessionRecord, HubRecord, PromptRecord};
 use switchboard_acp::rpc::{Message, RequestId, codes};
 use switchboard_acp::{Raw, Side, Wire, WireFormat};
 use switchboard_store::{Channel, Role};
@@ -49,6 +57,436 @@ pub(super) struct Fork {
     pub(super) title: Option<String>,
 }
 
+/// The work of an agent for one session: its process, and the prompts that it runs.
+pub(super) struct Lifecycle<'a> {
+    session: &'a mut Session,
+    cx: &'a mut Context,
+}
+
+impl<'a> Lifecycle<'a> {
+    pub(super) fn of(session: &'a mut Session, cx: &'a mut Context) -> Self {
+        Lifecycle { session, cx }
+    }
+
+    /// Ensures that a session has an agent. Returns whether it has one; otherwise starting it has begun.
+    pub(super) fn ensure_agent(&mut self) -> bool {
+        let id = &SessionId::clone(self.session.id());
+        let session = &mut *self.session;
+        // The first caller has started it. The others wait in the queue of the session.
+        if session.is_resuming {
+            return false;
+        }
+        if let Some(process) = session.process {
+            // A process that is ending gets no more work. Waiting messages go to the next one.
+            return self.cx.agents.processes.get(&process).is_some_and(|process| !process.is_ending);
+        }
+        // A parked session is still open in its process, so it needs no `session/resume`.
+        if let Some(process) = session.parked.filter(|process| self.cx.agents.processes.contains_key(process))
+        {
+            if self.cx.agents.processes.get(&process).is_some_and(|process| process.is_ending) {
+                return false;
+            }
+            if Dormancy::of(self.session, self.cx).unpark() {
+                return true;
+            }
+        }
+        let session = &mut *self.session;
+        let Some(agent) = self.cx.options.agents.iter().position(|agent| *agent == session.info.agent) else {
+            let message =
+                format!("the agent {} is no longer configured; start the hub with it", session.info.agent);
+            let error = Outcome::error(codes::INTERNAL_ERROR, message, None);
+            self.resume_failed(&error);
+            return false;
+        };
+        // The session may have been created by a hub with other folders.
+        if let Err(FolderRefusal { reason, roots }) = (self.cx.options.folders)(&session.info.folder) {
+            let folder = session.info.folder.clone();
+            let message = format!("cannot resume the session in {folder}: {reason}");
+            let (message, data) =
+                self.cx.cluster.with_hubs(&folder, message, json!({"folder": folder, "roots": roots}));
+            self.resume_failed(&Outcome::error(codes::INVALID_PARAMS, message, Some(data)));
+            return false;
+        }
+        // Set before the process is started: further messages wait instead of starting a second one.
+        session.is_resuming = true;
+        self.cx.outbox.summary_version += 1;
+        let services = self.session.services(&self.cx.clients);
+        let services = self.cx.options.offered(agent, services);
+        let roots = vec![self.session.info.folder.clone()];
+        let process = self.cx.process_with(agent, services, &roots);
+        let process = process.unwrap_or_else(|| self.cx.start_agent(agent, services, roots));
+        self.cx.agents.enter(process, id);
+        self.session.process = Some(process);
+        self.session.lost = None;
+        // A process that is still starting resumes its sessions when the handshake is complete.
+        if self.cx.agents.processes.get(&process).is_some_and(|process| process.is_ready) {
+            self.resume_session(process);
+        }
+        false
+    }
+
+    /// Asks an agent to resume a dormant session.
+    pub(super) fn resume_session(&mut self, process: AgentId) {
+        let id = &SessionId::clone(self.session.id());
+        let session = &*self.session;
+        let Some(agent_session) = session.agent_session().map(str::to_owned) else {
+            let error = Outcome::error(
+                codes::INTERNAL_ERROR,
+                "the log does not contain the agent's id of the session",
+                None,
+            );
+            self.resume_failed(&error);
+            return;
+        };
+        let params =
+            Raw::from(json!({"sessionId": agent_session, "cwd": session.info.folder, "mcpServers": []}));
+        // The capabilities of the new process precede everything it says in this session.
+        self.record_handshake(process);
+        // An agent that numbers its sessions from the start has given this id to another session.
+        let known =
+            self.cx.agents.processes.get(&process).and_then(|process| process.sessions.get(&agent_session));
+        if known.is_some_and(|other| other != id) {
+            return self.recreate_session(process, 0);
+        }
+        let purpose = PendingAgentRequest::Resume { session: Arc::clone(id) };
+        let asked = self.cx.agents.build_request(
+            process,
+            "session/resume",
+            Some(&params),
+            Rewrite::default(),
+            purpose,
+        );
+        let Some((_, line)) = asked else {
+            let error =
+                Outcome::error(codes::INTERNAL_ERROR, "the agent has too many pending requests", None);
+            self.resume_failed(&error);
+            return;
+        };
+        let _ = self.session.append(self.cx, Channel::ToAgent, line.as_str());
+        if let Some(known) = self.cx.agents.processes.get_mut(&process) {
+            // Registered before the response, because some agents replay their history before it.
+            known.sessions.insert(agent_session, Arc::clone(id));
+        }
+        self.cx.outbox.push(Output::ToAgent { process, line, session: Some(Arc::clone(id)) });
+    }
+
+    /// Creates a new session in an agent that has lost the old one, so that the hub's session can continue.
+    pub(super) fn recreate_session(&mut self, process: AgentId, tries: usize) {
+        let id = &SessionId::clone(self.session.id());
+        self.session.release_process(self.cx, process);
+        let session = &*self.session;
+        let params = Raw::from(json!({"cwd": session.info.folder, "mcpServers": []}));
+        let purpose = PendingAgentRequest::Recreate { session: Arc::clone(id), tries };
+        let Some((_, line)) =
+            self.cx.agents.build_request(process, "session/new", Some(&params), Rewrite::default(), purpose)
+        else {
+            let error =
+                Outcome::error(codes::INTERNAL_ERROR, "the agent has too many pending requests", None);
+            return self.resume_failed(&error);
+        };
+        let _ = self.session.append(self.cx, Channel::ToAgent, line.as_str());
+        self.cx.outbox.push(Output::ToAgent { process, line, session: Some(Arc::clone(id)) });
+    }
+
+    /// Refuses everything that waited for the agent of a session.
+    pub(super) fn resume_failed(&mut self, error: &Outcome) {
+        let id = &SessionId::clone(self.session.id());
+        self.cx.outbox.summary_version += 1;
+        let session = &mut *self.session;
+        let process = session.process.take();
+        session.is_resuming = false;
+        session.is_unresponsive = false;
+        let waiting = std::mem::take(&mut session.waiting);
+        let prompts = std::mem::take(&mut session.prompts);
+        if let Some(process) = process.and_then(|process| self.cx.agents.processes.get_mut(&process)) {
+            process.sessions.retain(|_, session| session != id);
+            process.users.remove(id);
+        }
+        for (connection, message) in waiting {
+            self.cx.refuse_waiting(connection, &message, error);
+        }
+        if !prompts.is_empty()
+            && let Outcome::Error(text) = error
+        {
+            let message = Raw::parse(text.as_str()).ok().and_then(|error| error.text("message"));
+            SessionEvents::of(self.session, self.cx).emit_start_failure(&message.unwrap_or_default());
+        }
+        for prompt in prompts {
+            self.cx.decline(prompt.connection, &prompt.id, error.clone());
+        }
+        // The session is dormant again.
+        self.cx.outbox.push(Output::CloseLog { session: Arc::clone(id) });
+    }
+
+    /// Sends the next queued prompt to the agent, if the session is idle.
+    pub(super) fn run_next_prompt(&mut self) {
+        let id = &SessionId::clone(self.session.id());
+        let session = &*self.session;
+        let is_busy = session.state.as_ref().is_some_and(SessionState::is_busy);
+        if session.prompts.is_empty() || is_busy || self.cx.is_ending {
+            return;
+        }
+        // The agent still works on an abandoned turn and must not get the prompt.
+        if session.is_unresponsive {
+            self.cx.to_replace.push_back(SessionId::clone(id));
+            return;
+        }
+        if !self.ensure_agent() {
+            return;
+        }
+        let session = &mut *self.session;
+        let (Some(process), Some(prompt)) = (session.process, session.prompts.pop_front()) else { return };
+        let agent_session = session.agent_session().unwrap_or_default().to_owned();
+        let Prompt { connection, id: request, params, operation, redeliveries } = prompt;
+        let client = (connection, request);
+        let by = self.cx.clients.author(connection);
+        let purpose = PendingAgentRequest::Prompt {
+            session: Arc::clone(id),
+            client: client.clone(),
+            operation: operation.clone(),
+            params: params.clone(),
+            redeliveries,
+        };
+        let rewrite = Rewrite { session: Some(&agent_session), drops_hub_meta: true, ..Rewrite::default() };
+        let Some((number, line)) =
+            self.cx.agents.build_request(process, "session/prompt", Some(&params), rewrite, purpose)
+        else {
+            self.cx.refuse_busy(&client);
+            return;
+        };
+        let RequestId::Number(number) = number else { return };
+        let asked = self
+            .cx
+            .clients
+            .connections
+            .get_mut(&connection)
+            .and_then(|known| known.pending.get_mut(Side::Client, &client.1));
+        if let Some(asked) = asked {
+            asked.at_agent = Some((process, number));
+        }
+        let prompt = params.get("prompt");
+        self.session.notice(self.cx, &received(prompt.as_ref(), &by, Some(connection)), Some(connection));
+        // The idempotency key and the author precede the prompt in the log, so that readers attribute the request to
+        // them. Both are durable before the agent gets the prompt: a duplicate is recognized even after a crash.
+        let record = PromptRecord::new().request(number).by(by);
+        self.session.append_hub_record(
+            self.cx,
+            &HubRecord::Prompt(PromptRecord { operation: operation.map(Into::into), ..record }),
+        );
+        let _ = self.session.append(self.cx, Channel::ToAgent, line.as_str());
+        SessionEvents::of(self.session, self.cx).turn_began();
+        self.cx.outbox.push(Output::ToAgent { process, line, session: Some(Arc::clone(id)) });
+    }
+
+    /// Records the handshake of the agent at the beginning of a log.
+    pub(super) fn record_handshake(&mut self, process: AgentId) {
+        let said = self
+            .cx
+            .agents
+            .processes
+            .get(&process)
+            .map(|process| process.handshake_lines.clone())
+            .unwrap_or_default();
+        for (channel, text) in said {
+            let _ = self.session.append(self.cx, channel, text);
+        }
+    }
+
+    /// Sends a request of the hub itself to an agent.
+    pub(super) fn send_hub_request(
+        &mut self,
+        process: AgentId,
+        method: &str,
+        params: &serde_json::Value,
+        purpose: PendingAgentRequest,
+    ) {
+        let id = &SessionId::clone(self.session.id());
+        let params = Raw::from(params.clone());
+        if let Some((_, line)) =
+            self.cx.agents.build_request(process, method, Some(&params), Rewrite::default(), purpose)
+        {
+            let _ = self.session.append(self.cx, Channel::ToAgent, line.as_str());
+            self.cx.outbox.push(Output::ToAgent { process, line, session: Some(Arc::clone(id)) });
+        }
+    }
+
+    /// Records that the work in a session was interrupted, so that every client learns of it.
+    pub(super) fn interrupt(&mut self, reason: &str, data: Option<&serde_json::Value>) {
+        self.cx.interruption = Some(reason.to_owned());
+        self.record_interruption(reason, data);
+        self.cx.interruption = None;
+    }
+
+    pub(super) fn record_interruption(&mut self, reason: &str, data: Option<&serde_json::Value>) {
+        let id = &SessionId::clone(self.session.id());
+        // Questions first: clients must not answer an agent that is not there.
+        Questions::of(self.session, self.cx).abandon_questions(reason);
+        let session = &*self.session;
+        let Some(state) = &session.state else { return };
+        let unanswered = state.unanswered_operations();
+        if state.is_busy() {
+            let mut error = json!({"code": codes::INTERNAL_ERROR, "message": reason});
+            if let (Some(data), Some(error)) = (data, error.as_object_mut()) {
+                error.insert("data".to_owned(), data.clone());
+            }
+            // Before the session becomes idle, so that clients do not show an idle session with a running tool call.
+            for (session, update) in state.unfinished_updates(&error) {
+                let _ = self.session.append(
+                    self.cx,
+                    Channel::ToClient,
+                    lines::update(&session, &update.to_string()),
+                );
+            }
+            let session = &*self.session;
+            let update = json!({
+                "sessionUpdate": "state_update", "state": "idle", "stopReason": "error", "error": error,
+            });
+            let agent_session = session.agent_session().unwrap_or(id).to_owned();
+            let _ = self.session.append(
+                self.cx,
+                Channel::ToClient,
+                lines::update(&agent_session, &update.to_string()),
+            );
+        }
+        // After the end of the turn is recorded, so that a duplicate finds both.
+        for operation in unanswered {
+            let error = Outcome::error(codes::INTERNAL_ERROR, reason, data.cloned());
+            self.prompt_failed(Some(&operation), &error);
+        }
+    }
+
+    /// Records the failure of a prompt without a response of the agent. A duplicate of the prompt gets the same
+    /// response.
+    pub(super) fn prompt_failed(&mut self, operation: Option<&str>, error: &Outcome) {
+        if let (Some(operation), Outcome::Error(text)) = (operation, error) {
+            let record = PromptRecord::new().operation(operation);
+            let error = Raw::parse(text.as_str()).ok();
+            self.session
+                .append_hub_record(self.cx, &HubRecord::PromptFailed(PromptRecord { error, ..record }));
+        }
+    }
+
+    /// Redirects the response to a running prompt to another client, which has sent a duplicate of it.
+    pub(super) fn reassign_prompt(&mut self, operation: &str, to: (ConnectionId, RequestId<'static>)) {
+        let id = &SessionId::clone(self.session.id());
+        let is_it = |purpose: &PendingAgentRequest| match purpose {
+            PendingAgentRequest::Prompt { session: at, operation: Some(name), .. } => {
+                at == id && name == operation
+            }
+            _ => false,
+        };
+        let found: Option<&mut PendingAgentRequest> =
+            self.cx.agents.processes.values_mut().find_map(|process| {
+                let request = process
+                    .pending
+                    .iter()
+                    .find(|(.., purpose)| is_it(purpose))
+                    .map(|(_, request, _)| request.clone())?;
+                process.pending.get_mut(Side::Client, &request)
+            });
+        if let Some(PendingAgentRequest::Prompt { client, .. }) = found {
+            let before = std::mem::replace(client, to);
+            return self.cx.supersede(&before);
+        }
+        // The log says that an agent has received the prompt, but no process has it any more: a response would never
+        // arrive.
+        let message =
+            "the agent exited while it had this prompt, and the result is unknown; check the session";
+        let error = Outcome::error(codes::INTERNAL_ERROR, message, None);
+        self.prompt_failed(Some(operation), &error);
+        self.cx.reply(to.0, &to.1, error);
+    }
+
+    /// Returns whether a prompt is a duplicate of an earlier one with the same idempotency key. A prompt runs once,
+    /// however often it is sent.
+    pub(super) fn is_duplicate(
+        &mut self,
+        connection: ConnectionId,
+        id: &RequestId<'static>,
+        operation: &str,
+    ) -> bool {
+        let known = &mut *self.session;
+        let constant_time_eq = |name: &Option<String>| name.as_deref() == Some(operation);
+        if let Some(prompt) = known.prompts.iter_mut().find(|prompt| constant_time_eq(&prompt.operation)) {
+            let before = std::mem::replace(&mut prompt.connection, connection);
+            let before = (before, std::mem::replace(&mut prompt.id, id.clone()));
+            self.cx.supersede(&before);
+            return true;
+        }
+        match known.state.as_ref().and_then(|state| state.operation(operation)).cloned() {
+            None => false,
+            Some(known) => {
+                match known.outcome {
+                    Some(outcome) => {
+                        let outcome = self.cx.clients.of_turn(connection, outcome, known.ended.as_deref());
+                        self.cx.reply(connection, id, outcome);
+                    }
+                    // The prompt is running: the client that sent it last gets the response.
+                    None => self.reassign_prompt(operation, (connection, id.clone())),
+                }
+                true
+            }
+        }
+    }
+
+    /// Closes the session for all clients.
+    pub(super) fn close(&mut self, by: Author<'static>) {
+        self.session.cancel_prompts(self.cx);
+        Questions::of(self.session, self.cx).cancel_questions(&by);
+        let (process, is_busy) = (self.session.process, self.session.is_busy());
+        let agent_session = self.session.agent_session().map(str::to_owned);
+        self.session.append_hub_record(self.cx, &HubRecord::Closed(ActRecord::new().by(by)));
+        if let (Some(process), Some(agent_session)) = (process, &agent_session) {
+            let params = json!({"sessionId": agent_session});
+            self.send_hub_request(process, "session/close", &params, PendingAgentRequest::Close);
+            self.session.release_process(self.cx, process);
+            OverdueTurn::of(self.session, self.cx).leave_unresponsive(process, agent_session);
+        }
+        if let (true, Some(agent_session)) = (is_busy, agent_session) {
+            let update = r#"{"sessionUpdate":"state_update","state":"idle","stopReason":"cancelled"}"#;
+            let update = lines::update(&agent_session, update);
+            let _ = self.session.append(self.cx, Channel::ToClient, update);
+        }
+        let id = SessionId::clone(self.session.id());
+        if let Some(process) = self.session.process.take() {
+            self.cx.agents.leave(process, &id);
+        }
+        self.session.is_resuming = false;
+        self.session.cancelled_at = None;
+        self.session.is_unresponsive = false;
+        self.cx.outbox.summary_version += 1;
+        let attached: Vec<ConnectionId> = self.session.subscribers.iter().copied().collect();
+        for connection in attached {
+            Delivery::of(self.session, self.cx).detach_when_delivered(connection);
+        }
+        self.cx.outbox.push(Output::CloseLog { session: id });
+    }
+
+    /// Records that the process of the session has exited, and interrupts its work. Returns whether the session was being
+    /// resumed.
+    pub(super) fn process_exited(
+        &mut self,
+        reason: &str,
+        data: Option<&serde_json::Value>,
+        lost: Option<String>,
+    ) -> bool {
+        // In a cluster, agents are killed when the log cannot be reached. An idle session has nothing to record
+        // about that, and a failing write would disconnect its subscribers.
+        let state = self.session.state.as_ref();
+        let is_at_work = state.is_some_and(|state| state.is_busy() || !state.questions.is_empty());
+        if is_at_work || self.cx.options.name.is_none() {
+            let _ = self.session.append(self.cx, Channel::Process, reason);
+        }
+        // While the session still has its process: the records of the interruption belong to it.
+        self.interrupt(reason, data);
+        self.session.process = None;
+        self.session.cancelled_at = None;
+        self.session.is_unresponsive = false;
+        self.session.lost = lost;
+        std::mem::take(&mut self.session.is_resuming)
+    }
+}
+
 impl Core {
     /// Creates a session for a client. Its log is created first.
     pub(super) fn open_session(
@@ -84,13 +522,6 @@ impl Core {
     ) {
         let opening = CreationKind::Adopted { agent_session, params: params.to_shared() };
         self.create(process, folder, client, opening);
-    }
-
-    /// Returns whether a session is in a process or about to be.
-    pub(super) fn is_used(&self, process: AgentId) -> bool {
-        let is_here = |session: &Session| [session.process, session.parked].contains(&Some(process));
-        self.sessions.values().any(is_here)
-            || self.cx.agents.creating.values().any(|creating| creating.process == process)
     }
 
     fn create(
@@ -136,6 +567,7 @@ impl Core {
         let id = Arc::clone(&known.id);
         let mut session = Session::dormant(known);
         session.process = Some(process);
+        self.cx.agents.enter(process, &id);
         session.state = Some(SessionState::default());
         // The store already has this share. Reading it again gives the same.
         session.shared.extend(starter);
@@ -145,7 +577,9 @@ impl Core {
             self.discard_session(&id);
             return;
         }
-        self.record_handshake(process, &id);
+        if let Some((session, cx)) = self.session(&id) {
+            Lifecycle::of(session, cx).record_handshake(process);
+        }
         match opening {
             CreationKind::New { params } => {
                 let purpose = PendingAgentRequest::New { session: Arc::clone(&id), client: client.clone() };
@@ -229,7 +663,13 @@ impl Core {
         let result = Raw::parse(result.as_str()).ok().filter(Raw::is_object);
         let result = result.unwrap_or_else(|| Raw::from(json!({})));
         let result_for_client = Outcome::Result(ADOPTED_SESSION.set(&result, &**id).to_string());
-        self.attach(client.0, id, Start::Beginning, Some((client.1.clone(), result_for_client)));
+        if let Some((session, cx)) = self.session(id) {
+            Delivery::of(session, cx).attach(
+                client.0,
+                Start::Beginning,
+                Some((client.1.clone(), result_for_client)),
+            );
+        }
     }
 
     /// Returns the agent's list of sessions with the hub's ids for those that the hub has.
@@ -260,20 +700,6 @@ impl Core {
         Outcome::Result(lines::merged(Some(&result), &[("sessions", &format!("[{}]", sessions.join(",")))]))
     }
 
-    /// Records the handshake of the agent at the beginning of a log.
-    fn record_handshake(&mut self, process: AgentId, id: &SessionId) {
-        let said = self
-            .cx
-            .agents
-            .processes
-            .get(&process)
-            .map(|process| process.handshake_lines.clone())
-            .unwrap_or_default();
-        for (channel, text) in said {
-            let _ = self.append(id, channel, text);
-        }
-    }
-
     /// Removes a session whose creation failed.
     pub(super) fn discard_session(&mut self, id: &SessionId) {
         self.drop_session(id);
@@ -294,10 +720,10 @@ impl Core {
 
     fn drop_session(&mut self, id: &SessionId) {
         self.cx.outbox.summary_version += 1;
-        if let Some(session) = self.sessions.remove(id) {
+        if let Some(mut session) = self.sessions.remove(id) {
             self.cx.cluster.note_length(id, None);
-            for connection in session.subscribers {
-                self.detach(connection, id);
+            for connection in std::mem::take(&mut session.subscribers) {
+                Delivery::of(&mut session, &mut self.cx).detach(connection);
             }
             let waiting = session.waiting.iter().filter_map(|(connection, line)| {
                 match Message::decode(line, WireFormat::Any) {
@@ -312,6 +738,7 @@ impl Core {
             }
         }
         for process in self.cx.agents.processes.values_mut() {
+            process.users.remove(id);
             process.sessions.retain(|_, session| session != id);
         }
     }
@@ -341,7 +768,9 @@ impl Core {
         self.cx.outbox.push(Output::Changed { session: Arc::clone(id) });
         let result_for_client = with_session(result, id);
         // The client that opened the session gets every record from the first one.
-        self.attach_first(client.0, id);
+        if let Some((session, cx)) = self.session(id) {
+            Delivery::of(session, cx).attach_first(client.0);
+        }
         // The response precedes the updates that the agent has already sent: before it, the client does not know the
         // session.
         self.cx.reply(client.0, &client.1, Outcome::Result(result_for_client));
@@ -366,211 +795,6 @@ impl Core {
                 known.early.push_back((session, line));
             }
         }
-    }
-
-    /// Ensures that a session has an agent. Returns whether it has one; otherwise starting it has begun.
-    pub(super) fn ensure_agent(&mut self, id: &SessionId) -> bool {
-        let Some(session) = self.sessions.get_mut(id) else { return false };
-        // The first caller has started it. The others wait in the queue of the session.
-        if session.is_resuming {
-            return false;
-        }
-        if let Some(process) = session.process {
-            // A process that is ending gets no more work. Waiting messages go to the next one.
-            return self.cx.agents.processes.get(&process).is_some_and(|process| !process.is_ending);
-        }
-        // A parked session is still open in its process, so it needs no `session/resume`.
-        if let Some(process) = session.parked.filter(|process| self.cx.agents.processes.contains_key(process))
-        {
-            if self.cx.agents.processes.get(&process).is_some_and(|process| process.is_ending) {
-                return false;
-            }
-            if self.unpark(id) {
-                return true;
-            }
-        }
-        let Some(session) = self.sessions.get_mut(id) else { return false };
-        let Some(agent) = self.cx.options.agents.iter().position(|agent| *agent == session.info.agent) else {
-            let message =
-                format!("the agent {} is no longer configured; start the hub with it", session.info.agent);
-            let error = Outcome::error(codes::INTERNAL_ERROR, message, None);
-            self.resume_failed(id, &error);
-            return false;
-        };
-        // The session may have been created by a hub with other folders.
-        if let Err(FolderRefusal { reason, roots }) = (self.cx.options.folders)(&session.info.folder) {
-            let folder = session.info.folder.clone();
-            let message = format!("cannot resume the session in {folder}: {reason}");
-            let (message, data) =
-                self.cx.cluster.with_hubs(&folder, message, json!({"folder": folder, "roots": roots}));
-            self.resume_failed(id, &Outcome::error(codes::INVALID_PARAMS, message, Some(data)));
-            return false;
-        }
-        // Set before the process is started: further messages wait instead of starting a second one.
-        session.is_resuming = true;
-        self.cx.outbox.summary_version += 1;
-        let services = self.services_of(id);
-        let services = self.cx.options.offered(agent, services);
-        let roots =
-            self.sessions.get(id).map(|session| vec![session.info.folder.clone()]).unwrap_or_default();
-        let process = self.process_with(agent, services, &roots);
-        let process = process.unwrap_or_else(|| self.start_agent(agent, services, roots));
-        if let Some(session) = self.sessions.get_mut(id) {
-            session.process = Some(process);
-            session.lost = None;
-        }
-        // A process that is still starting resumes its sessions when the handshake is complete.
-        if self.cx.agents.processes.get(&process).is_some_and(|process| process.is_ready) {
-            self.resume_session(process, id);
-        }
-        false
-    }
-
-    /// Asks an agent to resume a dormant session.
-    pub(super) fn resume_session(&mut self, process: AgentId, id: &SessionId) {
-        let Some(session) = self.sessions.get(id) else { return };
-        let Some(agent_session) = session.agent_session().map(str::to_owned) else {
-            let error = Outcome::error(
-                codes::INTERNAL_ERROR,
-                "the log does not contain the agent's id of the session",
-                None,
-            );
-            self.resume_failed(id, &error);
-            return;
-        };
-        let params =
-            Raw::from(json!({"sessionId": agent_session, "cwd": session.info.folder, "mcpServers": []}));
-        // The capabilities of the new process precede everything it says in this session.
-        self.record_handshake(process, id);
-        // An agent that numbers its sessions from the start has given this id to another session.
-        let known =
-            self.cx.agents.processes.get(&process).and_then(|process| process.sessions.get(&agent_session));
-        if known.is_some_and(|other| other != id) {
-            return self.recreate_session(process, id, 0);
-        }
-        let purpose = PendingAgentRequest::Resume { session: Arc::clone(id) };
-        let asked = self.cx.agents.build_request(
-            process,
-            "session/resume",
-            Some(&params),
-            Rewrite::default(),
-            purpose,
-        );
-        let Some((_, line)) = asked else {
-            let error =
-                Outcome::error(codes::INTERNAL_ERROR, "the agent has too many pending requests", None);
-            self.resume_failed(id, &error);
-            return;
-        };
-        let _ = self.append(id, Channel::ToAgent, line.as_str());
-        if let Some(known) = self.cx.agents.processes.get_mut(&process) {
-            // Registered before the response, because some agents replay their history before it.
-            known.sessions.insert(agent_session, Arc::clone(id));
-        }
-        self.cx.outbox.push(Output::ToAgent { process, line, session: Some(Arc::clone(id)) });
-    }
-
-    /// Creates a new session in an agent that has lost the old one, so that the hub's session can continue.
-    pub(super) fn recreate_session(&mut self, process: AgentId, id: &SessionId, tries: usize) {
-        self.release_process(process, id);
-        let Some(session) = self.sessions.get(id) else { return };
-        let params = Raw::from(json!({"cwd": session.info.folder, "mcpServers": []}));
-        let purpose = PendingAgentRequest::Recreate { session: Arc::clone(id), tries };
-        let Some((_, line)) =
-            self.cx.agents.build_request(process, "session/new", Some(&params), Rewrite::default(), purpose)
-        else {
-            let error =
-                Outcome::error(codes::INTERNAL_ERROR, "the agent has too many pending requests", None);
-            return self.resume_failed(id, &error);
-        };
-        let _ = self.append(id, Channel::ToAgent, line.as_str());
-        self.cx.outbox.push(Output::ToAgent { process, line, session: Some(Arc::clone(id)) });
-    }
-
-    /// Refuses everything that waited for the agent of a session.
-    pub(super) fn resume_failed(&mut self, id: &SessionId, error: &Outcome) {
-        self.cx.outbox.summary_version += 1;
-        let Some(session) = self.sessions.get_mut(id) else { return };
-        let process = session.process.take();
-        session.is_resuming = false;
-        session.is_unresponsive = false;
-        let waiting = std::mem::take(&mut session.waiting);
-        let prompts = std::mem::take(&mut session.prompts);
-        if let Some(process) = process.and_then(|process| self.cx.agents.processes.get_mut(&process)) {
-            process.sessions.retain(|_, session| session != id);
-        }
-        for (connection, message) in waiting {
-            self.cx.refuse_waiting(connection, &message, error);
-        }
-        if !prompts.is_empty()
-            && let Outcome::Error(text) = error
-        {
-            let message = Raw::parse(text.as_str()).ok().and_then(|error| error.text("message"));
-            self.emit_start_failure(id, &message.unwrap_or_default());
-        }
-        for prompt in prompts {
-            self.cx.decline(prompt.connection, &prompt.id, error.clone());
-        }
-        // The session is dormant again.
-        self.cx.outbox.push(Output::CloseLog { session: Arc::clone(id) });
-    }
-
-    /// Sends the next queued prompt to the agent, if the session is idle.
-    pub(super) fn run_next_prompt(&mut self, id: &SessionId) {
-        let Some(session) = self.sessions.get(id) else { return };
-        let is_busy = session.state.as_ref().is_some_and(SessionState::is_busy);
-        if session.prompts.is_empty() || is_busy || self.cx.is_ending {
-            return;
-        }
-        // The agent still works on an abandoned turn and must not get the prompt.
-        if session.is_unresponsive {
-            return self.replace_agent(id);
-        }
-        if !self.ensure_agent(id) {
-            return;
-        }
-        let Some(session) = self.sessions.get_mut(id) else { return };
-        let (Some(process), Some(prompt)) = (session.process, session.prompts.pop_front()) else { return };
-        let agent_session = session.agent_session().unwrap_or_default().to_owned();
-        let Prompt { connection, id: request, params, operation, redeliveries } = prompt;
-        let client = (connection, request);
-        let by = self.cx.clients.author(connection);
-        let purpose = PendingAgentRequest::Prompt {
-            session: Arc::clone(id),
-            client: client.clone(),
-            operation: operation.clone(),
-            params: params.clone(),
-            redeliveries,
-        };
-        let rewrite = Rewrite { session: Some(&agent_session), drops_hub_meta: true, ..Rewrite::default() };
-        let Some((number, line)) =
-            self.cx.agents.build_request(process, "session/prompt", Some(&params), rewrite, purpose)
-        else {
-            self.cx.refuse_busy(&client);
-            return;
-        };
-        let RequestId::Number(number) = number else { return };
-        let asked = self
-            .cx
-            .clients
-            .connections
-            .get_mut(&connection)
-            .and_then(|known| known.pending.get_mut(Side::Client, &client.1));
-        if let Some(asked) = asked {
-            asked.at_agent = Some((process, number));
-        }
-        let prompt = params.get("prompt");
-        self.notice(id, &received(prompt.as_ref(), &by, Some(connection)), Some(connection));
-        // The idempotency key and the author precede the prompt in the log, so that readers attribute the request to
-        // them. Both are durable before the agent gets the prompt: a duplicate is recognized even after a crash.
-        let record = PromptRecord::new().request(number).by(by);
-        self.append_hub_record(
-            id,
-            &HubRecord::Prompt(PromptRecord { operation: operation.map(Into::into), ..record }),
-        );
-        let _ = self.append(id, Channel::ToAgent, line.as_str());
-        self.turn_began(id);
-        self.cx.outbox.push(Output::ToAgent { process, line, session: Some(Arc::clone(id)) });
     }
 }
 

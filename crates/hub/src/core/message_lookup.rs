@@ -142,7 +142,9 @@ impl Core {
             return Err((codes::INVALID_PARAMS, reason, Some(data)));
         };
         if self.sessions.get(session).is_some_and(|known| known.state.is_none()) {
-            self.load(session);
+            if let Some((session, cx)) = self.session(session) {
+                session.load(cx);
+            }
         }
         self.attach_with_history(
             connection,

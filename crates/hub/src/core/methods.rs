@@ -1,13 +1,14 @@
 //! Requests of clients, method by method.
 
+use super::delivery::Delivery;
+use super::lifecycle::Lifecycle;
+use super::questions::Questions;
 use std::sync::Arc;
 
 use serde_json::json;
 use switchboard_acp::Raw;
 use switchboard_acp::detect::Handshake;
-use switchboard_acp::extensions::{
-    ActRecord, CURSOR, HubRecord, NATIVE_VERSION, OPERATION_ID, REPORTS_TURNS,
-};
+use switchboard_acp::extensions::{CURSOR, NATIVE_VERSION, OPERATION_ID, REPORTS_TURNS};
 use switchboard_acp::rpc::{RequestId, codes};
 use switchboard_store::{Channel, Role};
 
@@ -18,7 +19,7 @@ use super::requests::{ClientRequest, Refusal, TargetSession, WAITING, client_mut
 use super::services::Services;
 use super::session::{Prompt, Session};
 use super::session_state::SessionState;
-use super::{ConnectionId, Core, Output, SessionId};
+use super::{ConnectionId, Core, SessionId};
 
 /// Error code of `session/attach` for an unsupported parameter.
 const UNSUPPORTED: i32 = -32003;
@@ -200,7 +201,9 @@ impl Core {
                 _ => Start::Now,
             };
         let answer = Outcome::Result(known.opened_result());
-        self.attach(connection, &session, start, Some((id.clone(), answer)));
+        if let Some((session, cx)) = self.session(&session) {
+            Delivery::of(session, cx).attach(connection, start, Some((id.clone(), answer)));
+        }
         Ok(())
     }
 
@@ -269,7 +272,13 @@ impl Core {
             "sessionId": &**session, "clientId": connection.to_string(), "historyPolicy": policy,
             "connectedClients": clients,
         });
-        self.attach(connection, session, start, Some((id.clone(), Outcome::Result(result.to_string()))));
+        if let Some((session, cx)) = self.session(session) {
+            Delivery::of(session, cx).attach(
+                connection,
+                start,
+                Some((id.clone(), Outcome::Result(result.to_string()))),
+            );
+        }
         client_mut(self, connection, |client| {
             if let Some(subscription) = client.subscriptions.get_mut(session) {
                 subscription.wants_notices = true;
@@ -280,7 +289,9 @@ impl Core {
     pub(super) fn detach_request(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, params, .. } = request;
         let TargetSession { session, .. } = self.target_session(connection, params)?;
-        self.detach(connection, &session);
+        if let Some((session, cx)) = self.session(&session) {
+            Delivery::of(session, cx).detach(connection);
+        }
         let result = json!({"sessionId": &*session, "status": "detached"});
         self.cx.reply(connection, id, Outcome::Result(result.to_string()));
         Ok(())
@@ -298,13 +309,19 @@ impl Core {
             return Ok(());
         }
         if !self.is_owner(&session) {
-            self.attach_prompter(connection, &session);
-            self.ask_at_prompt(connection, &session);
+            if let Some((session, cx)) = self.session(&session) {
+                Delivery::of(session, cx).attach_prompter(connection);
+            }
+            if let Some((session, cx)) = self.session(&session) {
+                Questions::of(session, cx).ask_at_prompt(connection);
+            }
             return self.forward_to_owner(&session, connection, line);
         }
         let operation = params.and_then(|params| OPERATION_ID.of(params));
         if let Some(operation) = &operation
-            && self.is_duplicate(connection, id, &session, operation)
+            && self.session(&session).is_some_and(|(session, cx)| {
+                Lifecycle::of(session, cx).is_duplicate(connection, id, operation)
+            })
         {
             return Ok(());
         }
@@ -318,51 +335,14 @@ impl Core {
         let is_held = known.state.as_ref().is_some_and(SessionState::is_busy);
         known.prompts.push_back(Prompt { connection, id: id.clone(), params, operation, redeliveries: 0 });
         self.cx.outbox.summary_version += u64::from(is_held);
-        self.attach_prompter(connection, &session);
-        self.ask_at_prompt(connection, &session);
+        if let Some((session, cx)) = self.session(&session) {
+            Delivery::of(session, cx).attach_prompter(connection);
+        }
+        if let Some((session, cx)) = self.session(&session) {
+            Questions::of(session, cx).ask_at_prompt(connection);
+        }
         self.run_next_prompt(&session);
         Ok(())
-    }
-
-    /// Attaches the client that prompts, so that it gets the updates of the turn.
-    fn attach_prompter(&mut self, connection: ConnectionId, session: &SessionId) {
-        let Some(client) = self.cx.clients.connections.get(&connection) else { return };
-        if !client.subscriptions.contains_key(session) {
-            self.attach(connection, session, Start::Now, None);
-        }
-    }
-
-    /// Returns whether a prompt is a duplicate of an earlier one with the same idempotency key. A prompt runs once,
-    /// however often it is sent.
-    pub(super) fn is_duplicate(
-        &mut self,
-        connection: ConnectionId,
-        id: &RequestId<'static>,
-        session: &SessionId,
-        operation: &str,
-    ) -> bool {
-        let Some(known) = self.sessions.get_mut(session) else { return false };
-        let constant_time_eq = |name: &Option<String>| name.as_deref() == Some(operation);
-        if let Some(prompt) = known.prompts.iter_mut().find(|prompt| constant_time_eq(&prompt.operation)) {
-            let before = std::mem::replace(&mut prompt.connection, connection);
-            let before = (before, std::mem::replace(&mut prompt.id, id.clone()));
-            self.cx.supersede(&before);
-            return true;
-        }
-        match known.state.as_ref().and_then(|state| state.operation(operation)).cloned() {
-            None => false,
-            Some(known) => {
-                match known.outcome {
-                    Some(outcome) => {
-                        let outcome = self.cx.clients.of_turn(connection, outcome, known.ended.as_deref());
-                        self.cx.reply(connection, id, outcome);
-                    }
-                    // The prompt is running: the client that sent it last gets the response.
-                    None => self.reassign_prompt(session, operation, (connection, id.clone())),
-                }
-                true
-            }
-        }
     }
 
     pub(super) fn close(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
@@ -376,47 +356,12 @@ impl Core {
         if !self.is_loaded(&session, connection, line)? {
             return Ok(());
         }
-        self.end_session(connection, &session);
+        let by = self.cx.clients.author(connection);
+        if let Some((session, cx)) = self.session(&session) {
+            Lifecycle::of(session, cx).close(by);
+        }
         self.cx.reply(connection, id, Outcome::Result("{}".to_owned()));
         Ok(())
-    }
-
-    /// Closes a session for all clients.
-    pub(super) fn end_session(&mut self, connection: ConnectionId, session: &SessionId) {
-        let by = self.cx.clients.author(connection);
-        self.cancel_prompts(session);
-        self.cancel_questions(session, &by);
-        let Some(known) = self.sessions.get(session) else { return };
-        let (process, agent_session) = (known.process, known.agent_session().map(str::to_owned));
-        let is_busy = known.state.as_ref().is_some_and(SessionState::is_busy);
-        self.append_hub_record(session, &HubRecord::Closed(ActRecord::new().by(by)));
-        if let (Some(process), Some(agent_session)) = (process, &agent_session) {
-            self.send_hub_request(
-                process,
-                session,
-                "session/close",
-                &json!({"sessionId": agent_session}),
-                PendingAgentRequest::Close,
-            );
-            self.release_process(process, session);
-            self.leave_unresponsive(process, session, agent_session);
-        }
-        if let (true, Some(agent_session)) = (is_busy, agent_session) {
-            let update = r#"{"sessionUpdate":"state_update","state":"idle","stopReason":"cancelled"}"#;
-            let _ = self.append(session, Channel::ToClient, lines::update(&agent_session, update));
-        }
-        let Some(known) = self.sessions.get_mut(session) else { return };
-        known.process = None;
-        known.is_resuming = false;
-        known.cancelled_at = None;
-        known.is_unresponsive = false;
-        self.cx.outbox.summary_version += 1;
-        let Some(known) = self.sessions.get(session) else { return };
-        let attached: Vec<ConnectionId> = known.subscribers.iter().copied().collect();
-        for connection in attached {
-            self.detach_when_delivered(connection, session);
-        }
-        self.cx.outbox.push(Output::CloseLog { session: Arc::clone(session) });
     }
 
     pub(super) fn delete(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
@@ -443,15 +388,19 @@ impl Core {
         let known = self.sessions.get(&session);
         let (process, agent_session) =
             known.map_or((None, None), |known| (known.process, known.agent_session().map(str::to_owned)));
-        self.end_session(connection, &session);
+        let by = self.cx.clients.author(connection);
+        if let Some((session, cx)) = self.session(&session) {
+            Lifecycle::of(session, cx).close(by);
+        }
         if let (Some(process), Some(agent_session)) = (process, agent_session) {
-            self.send_hub_request(
-                process,
-                &session,
-                "session/delete",
-                &json!({"sessionId": agent_session}),
-                PendingAgentRequest::Close,
-            );
+            if let Some((session, cx)) = self.session(&session) {
+                Lifecycle::of(session, cx).send_hub_request(
+                    process,
+                    "session/delete",
+                    &json!({"sessionId": agent_session}),
+                    PendingAgentRequest::Close,
+                );
+            }
         }
         self.cx.reply(connection, id, Outcome::Result("{}".to_owned()));
         self.discard_session(&session);
@@ -547,7 +496,7 @@ impl Core {
         if !self.is_loaded(&session, connection, line)? {
             return Ok(());
         }
-        if !self.ensure_agent(&session) {
+        if !self.session(&session).is_some_and(|(session, cx)| Lifecycle::of(session, cx).ensure_agent()) {
             if let Some(known) = self.sessions.get_mut(&session)
                 && (known.is_resuming || known.process.is_some() || known.parked.is_some())
                 && known.waiting.len() < WAITING

@@ -48,13 +48,15 @@ pub(crate) mod session_state;
 mod tests;
 mod unresponsive;
 
+use delivery::Delivery;
+use lifecycle::Lifecycle;
 use services::Services;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use switchboard_acp::Raw;
 use switchboard_acp::extensions::HubRecord;
-use switchboard_acp::rpc::{Message, RequestId, codes};
+use switchboard_acp::rpc::{RequestId, codes};
 use switchboard_store::{Channel, Role};
 use switchboard_transport::SharedText;
 
@@ -380,6 +382,9 @@ impl Core {
 
     /// Takes the next output.
     pub(crate) fn next_output(&mut self) -> Option<Output> {
+        while let Some(id) = self.cx.to_replace.pop_front() {
+            self.replace_agent(&id);
+        }
         self.cx.outbox.queue.pop_front()
     }
 
@@ -435,110 +440,6 @@ impl Core {
         self.cx.outbox.summary_version
     }
 
-    /// Appends a record to the log of a session, and delivers it to the subscribers. Returns its sequence number.
-    fn append(&mut self, id: &SessionId, channel: Channel, text: impl Into<Arc<str>>) -> Option<u64> {
-        self.append_decoded(id, channel, text, None)
-    }
-
-    /// Appends a record whose message is already decoded.
-    fn append_decoded(
-        &mut self,
-        id: &SessionId,
-        channel: Channel,
-        text: impl Into<Arc<str>>,
-        message: Option<&Message<'_>>,
-    ) -> Option<u64> {
-        if !self.is_owner(id) {
-            return None;
-        }
-        self.apply_record(id, channel, text.into(), message)
-    }
-
-    /// Applies a record that this hub appends, or that another hub has appended.
-    fn apply_record(
-        &mut self,
-        id: &SessionId,
-        channel: Channel,
-        text: Arc<str>,
-        message: Option<&Message<'_>>,
-    ) -> Option<u64> {
-        let session = self.sessions.get_mut(id)?;
-        let is_owned = session.is_owned;
-        let sequence = session.next;
-        session.next += 1;
-        session.info.changed = self.cx.outbox.time;
-        let state = session.state.get_or_insert_default();
-        let (was_busy, renamed) = (state.is_busy(), state.renamed);
-        let asked: Vec<u64> = state.questions.keys().copied().collect();
-        let kind = match message {
-            Some(message) if channel == Channel::ToClient => state.apply_agent_message(sequence, message),
-            _ => state.apply(sequence, channel, &text),
-        };
-        let came_to_rest = was_busy && !state.is_busy();
-        let has_new_title = state.renamed != renamed;
-        let is_different =
-            has_new_title || was_busy != state.is_busy() || asked.len() != state.questions.len();
-        // The owner cancels its questions itself.
-        let closed: Vec<u64> = match is_owned {
-            true => Vec::new(),
-            false => asked.into_iter().filter(|offset| !state.questions.contains_key(offset)).collect(),
-        };
-        let line = match message {
-            Some(Message::Notification(notification)) if !session.subscribers.is_empty() => {
-                let cursor = Some(lines::cursor(id, sequence));
-                Some(delivery::client_line(notification, state, id, cursor, None))
-            }
-            _ => None,
-        };
-        if session.info.title.is_none() {
-            // Kept for the time when the state is not loaded.
-            session.info.title = state.title().map(str::to_owned);
-        }
-        let origin = state.origin.clone();
-        // An update of a tool call may change the question about it.
-        let changed_call = match message {
-            Some(message) if !state.questions.is_empty() => session_events::changed_call(message),
-            _ => None,
-        };
-        session.push_tail(sequence, kind, origin, &text, line);
-        self.cx.outbox.summary_version += u64::from(is_different || sequence == 0);
-        if is_owned {
-            self.cx.cluster.note_length(id, Some(sequence + 1));
-            self.cx.outbox.push(Output::Append { session: Arc::clone(id), sequence, channel, text });
-        }
-        for offset in closed {
-            self.cancel_asked(id, offset, None);
-        }
-        if has_new_title {
-            self.cx.outbox.push(Output::Changed { session: Arc::clone(id) });
-        }
-        // Only the owner evaluates the policy, on the state that includes this question.
-        let decision = match kind {
-            session_state::RecordKind::Question if is_owned => self.evaluate(id, sequence),
-            _ => None,
-        };
-        match (kind, decision) {
-            (session_state::RecordKind::Question, Some(decision)) => {
-                self.apply_decision(id, sequence, &decision);
-            }
-            (
-                session_state::RecordKind::Update
-                | session_state::RecordKind::Native
-                | session_state::RecordKind::Question,
-                _,
-            ) => self.deliver_all(id),
-            (session_state::RecordKind::Cancelled(offset), _) => self.cancel_asked(id, offset, None),
-            (session_state::RecordKind::Internal, _) => {}
-        }
-        let new = (kind == session_state::RecordKind::Question).then_some(sequence);
-        self.emit_questions(id, new, changed_call.as_deref());
-        if came_to_rest {
-            self.emit_turn_end(id);
-            self.turn_ended(id);
-        }
-        Some(sequence)
-    }
-
     /// Handles a log that cannot be written. Nothing that depends on the failed records may be sent, so the subscribers
     /// are disconnected.
     pub(crate) fn log_failed(&mut self, id: &SessionId, reason: &str) {
@@ -560,7 +461,9 @@ impl Core {
                 let line = lines::call(None, "session/cancel", Some(&params), lines::Rewrite::default());
                 self.cx.outbox.push(Output::ToAgent { process, line, session: None });
             }
-            self.release_process(process, id);
+            if let Some((session, cx)) = self.session(id) {
+                session.release_process(cx, process);
+            }
             self.end_unused_process(process, reason);
         }
         for connection in attached {
@@ -623,7 +526,9 @@ impl Core {
             read_anew.push(Arc::clone(session.id()));
         }
         for id in read_anew {
-            self.load(&id);
+            if let Some((session, cx)) = self.session(&id) {
+                session.load(cx);
+            }
         }
     }
 
@@ -646,7 +551,9 @@ impl Core {
             let is_unread = |session: &Session| session.state.is_none() && !session.is_loading;
             if self.sessions.get(&id).is_some_and(is_unread) {
                 self.recovering.insert(Arc::clone(&id));
-                self.load(&id);
+                if let Some((session, cx)) = self.session(&id) {
+                    session.load(cx);
+                }
             }
         }
     }
@@ -657,34 +564,84 @@ impl Core {
         Some((&session.info, session.agent_session()?))
     }
 
+    /// Sets the other hubs that are alive.
+    pub(crate) fn set_hubs(&mut self, hubs: Vec<(Arc<str>, HubInfo)>) {
+        self.cx.cluster.set_hubs(hubs);
+    }
+
+    /// Returns a session, and everything beside the sessions.
+    fn session(&mut self, id: &str) -> Option<(&mut Session, &mut Context)> {
+        Some((self.sessions.get_mut(id)?, &mut self.cx))
+    }
+
+    /// Appends a record to the log of a session. Returns its sequence number, if this hub owns the session.
+    fn append(&mut self, id: &str, channel: Channel, text: impl Into<Arc<str>>) -> Option<u64> {
+        let (session, cx) = self.session(id)?;
+        session.append(cx, channel, text)
+    }
+
     /// Appends a record of the hub itself.
-    fn append_hub_record(&mut self, id: &SessionId, record: &HubRecord<'_>) {
-        let _ = self.append(id, Channel::Hub, record.to_json());
+    fn append_hub_record(&mut self, id: &str, record: &HubRecord<'_>) {
+        if let Some((session, cx)) = self.session(id) {
+            session.append_hub_record(cx, record);
+        }
+    }
+
+    /// Sends the next queued prompt of a session to its agent, if the session is idle.
+    fn run_next_prompt(&mut self, id: &str) {
+        if let Some((session, cx)) = self.session(id) {
+            Lifecycle::of(session, cx).run_next_prompt();
+        }
+    }
+
+    /// Delivers a part of the log that was read for a client. `to` is the offset after it.
+    pub(crate) fn read(
+        &mut self,
+        connection: ConnectionId,
+        id: &SessionId,
+        from: u64,
+        part: &[LogRecord],
+        to: u64,
+    ) {
+        if let Some((session, cx)) = self.session(id) {
+            Delivery::of(session, cx).read(connection, from, part, to);
+        }
+    }
+
+    /// Delivers the next portion of a replay.
+    pub(crate) fn replayed(
+        &mut self,
+        connection: ConnectionId,
+        id: &SessionId,
+        replay: Box<replay::Replay>,
+        portion: Vec<replay::ReplayLine>,
+    ) {
+        let Some((session, cx)) = self.session(id) else { return };
+        if let Err(reason) = Delivery::of(session, cx).replayed(connection, replay, portion) {
+            self.read_failed(connection, id, reason);
+        }
+    }
+
+    /// Handles an ack of a client: `acked` bytes of the session have left the send window in total.
+    pub(crate) fn acknowledge(&mut self, connection: ConnectionId, id: &SessionId, acked: u64) {
+        if let Some((session, cx)) = self.session(id) {
+            Delivery::of(session, cx).acknowledge(connection, acked);
+        }
     }
 
     /// Responds to a request of a client. With `after`, the response follows that record of the session's log.
     fn reply_after(
         &mut self,
         connection: ConnectionId,
-        id: &RequestId<'static>,
+        request: &RequestId<'static>,
         outcome: Outcome,
         after: Option<(&SessionId, u64)>,
     ) {
-        let Some(line) = self.cx.response(connection, id, outcome) else { return };
-        let client = self.cx.clients.connections.get_mut(&connection);
-        if let Some((session, sequence)) = after
-            && let Some(subscription) = client.and_then(|client| client.subscriptions.get_mut(session))
-            && subscription.offset <= sequence
-        {
-            subscription.deferred_replies.push_back((sequence, line));
-            self.deliver(connection, session);
-            return;
+        match after.and_then(|(id, after)| Some((self.sessions.get_mut(id)?, after))) {
+            Some((session, after)) => {
+                Delivery::of(session, &mut self.cx).reply_after(connection, request, outcome, Some(after));
+            }
+            None => self.cx.reply(connection, request, outcome),
         }
-        self.cx.outbox.push(Output::Send { connection, line });
-    }
-
-    /// Sets the other hubs that are alive.
-    pub(crate) fn set_hubs(&mut self, hubs: Vec<(Arc<str>, HubInfo)>) {
-        self.cx.cluster.set_hubs(hubs);
     }
 }

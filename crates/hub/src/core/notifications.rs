@@ -1,5 +1,8 @@
 //! Notifications of clients.
 
+use super::delivery::{Delivery, ResumeError};
+use super::questions::Questions;
+use super::unresponsive::OverdueTurn;
 use std::sync::Arc;
 
 use serde_json::json;
@@ -9,7 +12,6 @@ use switchboard_acp::{Raw, Side};
 use switchboard_store::Channel;
 
 use super::connection::{MAX_SUBSCRIPTIONS, Phase};
-use super::delivery::ResumeError;
 use super::lines::{self, Outcome, Rewrite};
 use super::method_table::{Form, Method, is_request};
 use super::requests::{Refusal, TargetSession};
@@ -130,7 +132,10 @@ impl Core {
         // Repeated cancellations of an agent that does not stop must fill neither the log nor memory.
         let is_limit_reached = known.state.as_ref().is_some_and(|state| state.cancels >= CANCELS);
         let (Some(process), Some(own)) = (known.process, known.agent_session().map(str::to_owned)) else {
-            return self.cancel_prompts(session);
+            if let Some((session, cx)) = self.session(session) {
+                session.cancel_prompts(cx);
+            }
+            return;
         };
         let by = self.cx.clients.author(connection);
         let name = child.as_deref().unwrap_or(&own);
@@ -144,19 +149,11 @@ impl Core {
         }
         if child.is_none() {
             // Queued prompts go first: ending the turn would start the next one.
-            self.cancel_prompts(session);
-            self.cancel_questions(session, &by);
-            self.await_stop(session);
-        }
-    }
-
-    /// Removes the prompts that have not been sent to the agent from the queue.
-    pub(super) fn cancel_prompts(&mut self, session: &SessionId) {
-        let Some(known) = self.sessions.get_mut(session) else { return };
-        for prompt in std::mem::take(&mut known.prompts) {
-            self.cx.outbox.summary_version += 1;
-            let message = "the turn was cancelled";
-            self.cx.refuse(prompt.connection, &prompt.id, codes::REQUEST_CANCELLED, message, None);
+            if let Some((session, cx)) = self.session(session) {
+                session.cancel_prompts(cx);
+                Questions::of(session, cx).cancel_questions(&by);
+                OverdueTurn::of(session, cx).await_stop();
+            }
         }
     }
 
@@ -175,7 +172,9 @@ impl Core {
                 .and_then(|process| process.session_of_prompt(&number.into()).cloned());
             self.cx.outbox.push(Output::ToAgent { process, line, session: asked.stream });
             if let Some(session) = prompted_session {
-                self.await_stop(&session);
+                if let Some((session, cx)) = self.session(&session) {
+                    OverdueTurn::of(session, cx).await_stop();
+                }
             }
             return;
         }
@@ -213,10 +212,8 @@ impl Core {
                     ResumeError::UnknownSession => "unknown_session",
                     ResumeError::UnknownCursor => "unknown_cursor",
                 };
-                if let Some((id, _)) =
-                    self.sessions.get_key_value(&*session).map(|(id, known)| (Arc::clone(id), known))
-                {
-                    self.detach(connection, &id);
+                if let Some((session, cx)) = self.session(&session) {
+                    Delivery::of(session, cx).detach(connection);
                 }
                 let params = Raw::from(json!({"sessionId": session, "reason": reason}));
                 let text = lines::call(None, "stream/resume_failed", Some(&params), Rewrite::default());
@@ -230,10 +227,12 @@ impl Core {
                 Phase::CatchingUp { start, answer: Some(_), .. } => Some(start),
                 _ => None,
             });
-            let answer = self.take_answer(connection, &session);
+            let Some((session, cx)) = self.session(&session) else { continue };
+            let mut delivery = Delivery::of(session, cx);
+            let answer = delivery.take_answer(connection);
             match start {
-                Some(start) => self.attach(connection, &session, start, answer),
-                None => drop(self.detach(connection, &session)),
+                Some(start) => delivery.attach(connection, start, answer),
+                None => drop(delivery.detach(connection)),
             }
         }
     }

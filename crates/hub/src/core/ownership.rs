@@ -4,14 +4,15 @@
 //! owner and forward the requests of their clients to it. The log decides the owner by a lease with a fencing token;
 //! this module only has the last known owner.
 
+use super::delivery::Delivery;
+use super::lifecycle::Lifecycle;
+use super::questions::Questions;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::Value;
-use switchboard_acp::WireFormat;
-use switchboard_acp::rpc::{Message, codes};
-use switchboard_session::prompt_title_in;
+use switchboard_acp::rpc::codes;
 use switchboard_store::Channel;
 
 use super::agent_process::PendingAgentRequest;
@@ -126,17 +127,6 @@ impl Core {
         self.sessions.get(id).is_none_or(|session| session.is_owned)
     }
 
-    /// Tries to make this hub the owner of a session.
-    pub(super) fn acquire(&mut self, id: &SessionId) {
-        let now = self.cx.outbox.now;
-        let Some(session) = self.sessions.get_mut(id) else { return };
-        // Also updated while an attempt is running, so that `check_cluster` waits before it tries again.
-        session.acquire_started_at = now;
-        if !std::mem::replace(&mut session.is_acquiring, true) {
-            self.cx.outbox.push(Output::Acquire { session: Arc::clone(id) });
-        }
-    }
-
     /// Takes the result of acquiring a session.
     pub(crate) fn ownership_known(&mut self, id: &SessionId, owned: Result<Ownership, String>) {
         let Some(session) = self.sessions.get_mut(id) else { return };
@@ -155,8 +145,12 @@ impl Core {
                 // Order matters: first the state of the log, then the record that the turn of the previous owner was
                 // interrupted, then delivery of both, and only then requests that were forwarded to the previous owner.
                 self.replace_state(id, *state, length);
-                self.interrupt(id, OWNER_GONE, None);
-                self.deliver_all(id);
+                if let Some((session, cx)) = self.session(id) {
+                    Lifecycle::of(session, cx).interrupt(OWNER_GONE, None);
+                }
+                if let Some((session, cx)) = self.session(id) {
+                    Delivery::of(session, cx).deliver_all();
+                }
                 let forwarded =
                     self.cx.cluster.forwarded.iter().filter(|(_, forwarded)| forwarded.session == *id);
                 for ticket in forwarded.map(|(ticket, _)| *ticket).collect::<Vec<_>>() {
@@ -187,49 +181,16 @@ impl Core {
         session.reset_tail(length);
         self.cx.cluster.note_length(id, Some(length));
         for offset in closed {
-            self.cancel_asked(id, offset, None);
+            if let Some((session, cx)) = self.session(id) {
+                Questions::of(session, cx).cancel_asked(offset, None);
+            }
         }
     }
 
     /// Applies records of another hub, which owns the session.
     pub(crate) fn follow_records(&mut self, id: &str, hub: &Arc<str>, records: &[(u64, Channel, Arc<str>)]) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
-        if session.is_owned {
-            return;
-        }
-        let id = Arc::clone(session.id());
-        session.hub = Some(Arc::clone(hub)).filter(|hub| self.cx.options.name.as_ref() != Some(hub));
-        session.last_heard_at = self.cx.outbox.now;
-        let end = records.last().map_or(0, |(sequence, ..)| sequence + 1);
-        session.followed_length = session.followed_length.max(end);
-        for (sequence, channel, text) in records {
-            let Some(session) = self.sessions.get_mut(&id) else { return };
-            // A record that was already applied, for example read from the store meanwhile.
-            if *sequence < session.next {
-                continue;
-            }
-            let is_next = *sequence == session.next;
-            if session.state.is_none() || !is_next {
-                // The log is read on demand; the tail ends here.
-                self.cx.outbox.summary_version += u64::from(session.next == 0);
-                session.reset_tail(sequence + 1);
-                session.info.changed = self.cx.outbox.time;
-                let is_nameless = session.info.title.is_none();
-                if is_nameless && let Some((_, title)) = title_in(*channel, text) {
-                    session.info.title = Some(title);
-                    self.cx.outbox.summary_version += 1;
-                }
-                // The prompt that gives the title may be among the missed records.
-                if session.state.take().is_some() || (is_nameless && !is_next) {
-                    self.load(&id);
-                }
-            } else {
-                let notice = self.notice_of_record(&id, *channel, text);
-                self.apply_record(&id, *channel, Arc::clone(text), None);
-                if let Some((update, except)) = notice {
-                    self.notice(&id, &update, except);
-                }
-            }
+        if let Some((session, cx)) = self.session(id) {
+            session.follow(cx, hub, records);
         }
     }
 
@@ -240,7 +201,9 @@ impl Core {
         }
         // Cached replies may refer to records that were not written.
         self.cx.cluster.replies = ReplyCache::default();
-        self.release_parked(id);
+        if let Some((session, cx)) = self.session(id) {
+            session.release_parked(cx);
+        }
         let Some(session) = self.sessions.get_mut(id) else { return };
         // From here on nothing can be appended. Everything that needs an append is refused below instead of being
         // dropped.
@@ -361,11 +324,15 @@ impl Core {
             if let Some(session) = self.sessions.get_mut(&id) {
                 session.is_owned = false;
             }
-            self.release_parked(&id);
+            if let Some((session, cx)) = self.session(&id) {
+                session.release_parked(cx);
+            }
             self.cx.outbox.push(Output::Release { session: id });
         }
         for id in orphaned {
-            self.acquire(&id);
+            if let Some((session, cx)) = self.session(&id) {
+                session.acquire(cx);
+            }
         }
     }
 }
@@ -375,12 +342,4 @@ fn is_unneeded(session: &Session) -> bool {
         && !session.is_resuming
         && session.prompts.is_empty()
         && session.waiting.is_empty()
-}
-
-/// Returns the title from a record of another hub, if it is a prompt.
-fn title_in(channel: Channel, text: &str) -> Option<(String, String)> {
-    if channel != Channel::ToAgent || !text.contains("\"session/prompt\"") {
-        return None;
-    }
-    prompt_title_in(&Message::decode(text, WireFormat::Any).ok()?)
 }

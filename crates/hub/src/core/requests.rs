@@ -1,5 +1,7 @@
 //! Connections of clients, and dispatch of their messages.
 
+use super::delivery::Delivery;
+use super::lifecycle::Lifecycle;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -57,13 +59,17 @@ impl Core {
         let (name, version) = client.client.clone();
         let attached: Vec<SessionId> = client.subscriptions.keys().cloned().collect();
         for session in attached {
-            self.detach(connection, &session);
+            if let Some((session, cx)) = self.session(&session) {
+                Delivery::of(session, cx).detach(connection);
+            }
             let client = json!({"clientId": connection.to_string(), "name": name, "version": version});
             let [date, time] = Moment(self.cx.outbox.time).date_and_time();
             let left = json!({
                 "sessionUpdate": "client_disconnected", "client": client, "timestamp": format!("{date}T{time}Z"),
             });
-            self.notice(&session, &left, None);
+            if let Some((session, cx)) = self.session(&session) {
+                session.notice(cx, &left, None);
+            }
         }
         self.cx.direct_questions().cancel_direct_of_client(connection);
         self.cx.clients.connections.remove(&connection);
@@ -83,7 +89,9 @@ impl Core {
         let attached: Vec<SessionId> = client.subscriptions.keys().cloned().collect();
         for id in attached {
             if self.sessions.get(&id).is_some_and(|session| !session.is_visible_to(&identity)) {
-                self.detach(connection, &id);
+                if let Some((session, cx)) = self.session(&id) {
+                    Delivery::of(session, cx).detach(connection);
+                }
             }
         }
     }
@@ -280,16 +288,10 @@ impl Core {
             ));
         }
         session.waiting.push_back((connection, Arc::clone(line)));
-        self.load(id);
-        Ok(false)
-    }
-
-    /// Starts loading the log of a session.
-    pub(super) fn load(&mut self, id: &SessionId) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
-        if !std::mem::replace(&mut session.is_loading, true) {
-            self.cx.outbox.push(Output::Load { session: Arc::clone(id) });
+        if let Some((session, cx)) = self.session(id) {
+            session.load(cx);
         }
+        Ok(false)
     }
 
     /// Takes the state of a session that was loaded, with the length of its log.
@@ -310,7 +312,10 @@ impl Core {
         // Another hub has appended records while the log was read.
         let is_behind = |length: u64| session.state.is_none() && length < session.followed_length;
         if state.as_ref().is_ok_and(|(_, length)| is_behind(*length)) {
-            return self.load(&id);
+            if let Some((session, cx)) = self.session(&id) {
+                session.load(cx);
+            }
+            return;
         }
         let waiting = std::mem::take(&mut session.waiting);
         match state {
@@ -328,7 +333,10 @@ impl Core {
                 }
                 // Work that ran when the hub ended is interrupted. This is recorded as soon as the log can be written.
                 if session.process.is_none() && session.is_owned && self.cx.log_problem.is_none() {
-                    self.interrupt(&id, "the hub ended while the agent was working", None);
+                    if let Some((session, cx)) = self.session(&id) {
+                        Lifecycle::of(session, cx)
+                            .interrupt("the hub ended while the agent was working", None);
+                    }
                     self.cx.outbox.push(Output::CloseLog { session: Arc::clone(&id) });
                 }
                 if let Some((count, first)) = gaps {
@@ -339,7 +347,9 @@ impl Core {
                 for (connection, line) in waiting {
                     self.dispatch(connection, &line);
                 }
-                self.deliver_all(&id);
+                if let Some((session, cx)) = self.session(&id) {
+                    Delivery::of(session, cx).deliver_all();
+                }
             }
             Err(reason) => {
                 for (connection, line) in waiting {

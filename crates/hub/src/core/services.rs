@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use switchboard_acp::Raw;
 use switchboard_acp::extensions::{META, V1_FILES, V1_TERMINALS};
 
+use super::ConnectionId;
 use super::connection::Connection;
-use super::{AgentId, ConnectionId, Core, SessionId};
 
 /// Capabilities that a client offers to agents.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -61,31 +61,6 @@ impl Connection {
             _ if method.starts_with("terminal/") => offered.commands_of == Some(id),
             _ => true,
         }
-    }
-}
-
-impl Core {
-    /// Returns the running or starting process of an agent that was offered these capabilities. Each session of a confined
-    /// agent has a process of its own, for its folders.
-    pub(super) fn process_with(&self, agent: usize, services: Services, roots: &[String]) -> Option<AgentId> {
-        let is_confined = self.cx.options.is_confined(agent);
-        self.cx.agents.processes.iter().find_map(|(id, process)| {
-            let is_it = process.agent == agent && process.services == services && process.takes_sessions();
-            let is_free = || process.roots == roots && process.is_without_sessions() && !self.is_used(*id);
-            (is_it && (!is_confined || is_free())).then_some(*id)
-        })
-    }
-
-    /// Returns the offer of a session's clients: that of the client that attached last.
-    pub(super) fn services_of(&self, id: &SessionId) -> Services {
-        let attached = self.sessions.get(id).into_iter().flat_map(|session| &session.subscribers);
-        let offers = attached
-            .filter_map(|connection| Some((connection, self.cx.clients.connections.get(connection)?)))
-            .filter(|(_, client)| client.forwarded_key.is_none() && client.services != Services::default());
-        offers
-            .max_by_key(|(connection, _)| **connection)
-            .map(|(_, client)| client.services)
-            .unwrap_or_default()
     }
 }
 

@@ -1,5 +1,8 @@
 //! Events for people who do not look at a session: questions that wait, and turns that end.
 
+use super::context::Context;
+use super::questions::{ELICITATION, PERMISSION, Questions};
+use super::session::Session;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -11,7 +14,6 @@ use switchboard_acp::{Raw, Wire, WireFormat, v2};
 use switchboard_session::ToolCall;
 
 use super::lines::Outcome;
-use super::questions::{ELICITATION, PERMISSION};
 use super::session_state::{Question, SessionState};
 use super::{Core, Output, SessionId};
 use crate::session_event::{
@@ -40,24 +42,28 @@ struct Announced {
     call: Option<String>,
 }
 
-impl Core {
-    /// Enables [`Output::Event`].
-    pub(crate) fn enable_events(&mut self) {
-        self.cx.has_events = true;
+/// The events of one session.
+pub(super) struct SessionEvents<'a> {
+    session: &'a mut Session,
+    cx: &'a mut Context,
+}
+
+impl<'a> SessionEvents<'a> {
+    pub(super) fn of(session: &'a mut Session, cx: &'a mut Context) -> Self {
+        SessionEvents { session, cx }
     }
 
     /// Notes that a prompt is sent to the agent.
-    pub(super) fn turn_began(&mut self, id: &SessionId) {
+    pub(super) fn turn_began(&mut self) {
         let now = self.cx.outbox.now;
-        if let Some(session) = self.sessions.get_mut(id) {
-            session.events.turn_started = Some(now);
-        }
+        self.session.events.turn_started = Some(now);
     }
 
     /// Emits an event of a session.
-    fn emit(&mut self, id: &SessionId, kind: SessionEventKind) {
-        let Some(session) = self.sessions.get(id).filter(|session| session.is_owned) else { return };
-        if !self.cx.has_events {
+    pub(super) fn emit(&mut self, kind: SessionEventKind) {
+        let id = &SessionId::clone(self.session.id());
+        let session = &*self.session;
+        if !session.is_owned || !self.cx.has_events {
             return;
         }
         let title = session.state.as_ref().and_then(SessionState::agent_title).map(str::to_owned);
@@ -67,12 +73,12 @@ impl Core {
 
     /// Emits the events of the questions that a record has added, changed or ended. `new` is the offset of a question
     /// that the policy has not answered, and `changed_call` the tool call that an update has changed.
-    pub(super) fn emit_questions(&mut self, id: &SessionId, new: Option<u64>, changed_call: Option<&str>) {
+    pub(super) fn emit_questions(&mut self, new: Option<u64>, changed_call: Option<&str>) {
         if !self.cx.has_events {
             return;
         }
         let by = self.cx.answered_by.take();
-        let Some(session) = self.sessions.get_mut(id) else { return };
+        let session = &mut *self.session;
         let Some(state) = &session.state else { return };
         if session.events.questions.is_empty() && state.questions.is_empty() {
             return;
@@ -104,15 +110,15 @@ impl Core {
             }
         }
         for kind in kinds {
-            self.emit(id, kind);
+            self.emit(kind);
         }
     }
 
     /// Emits the event of a turn that has ended.
-    pub(super) fn emit_turn_end(&mut self, id: &SessionId) {
+    pub(super) fn emit_turn_end(&mut self) {
         let (now, is_ending) = (self.cx.outbox.now, self.cx.is_ending);
         let interruption = self.cx.interruption.clone();
-        let Some(session) = self.sessions.get_mut(id) else { return };
+        let session = &mut *self.session;
         let started = session.events.turn_started.take();
         let was_cancelled = session.cancelled_at.is_some();
         let Some(state) = &session.state else { return };
@@ -121,7 +127,7 @@ impl Core {
             return;
         }
         if let Some(reason) = interruption {
-            return self.emit(id, SessionEventKind::AgentDied { reason });
+            return self.emit(SessionEventKind::AgentDied { reason });
         }
         // The end of a replay or of a resumption is not the end of a turn.
         let Some(started) = started else { return };
@@ -137,7 +143,21 @@ impl Core {
                 duration: Duration::from_millis(now.saturating_sub(started)),
             },
         };
-        self.emit(id, kind);
+        self.emit(kind);
+    }
+
+    /// Emits the event of an agent that could not be started for a prompt.
+    pub(super) fn emit_start_failure(&mut self, reason: &str) {
+        if !self.cx.is_ending {
+            self.emit(SessionEventKind::AgentDied { reason: reason.to_owned() });
+        }
+    }
+}
+
+impl Core {
+    /// Enables [`Output::Event`].
+    pub(crate) fn enable_events(&mut self) {
+        self.cx.has_events = true;
     }
 
     /// Answers a question with an option that holds once, if the question is still as it was shown. `by` is recorded as
@@ -164,15 +184,10 @@ impl Core {
         }
         let result = json!({"outcome": {"outcome": "selected", "optionId": option}});
         let by = Author::new().client(by.to_owned());
-        self.settle(&id, shown.id, &Outcome::Result(result.to_string()), &by, None);
-        AnswerResult::Answered
-    }
-
-    /// Emits the event of an agent that could not be started for a prompt.
-    pub(super) fn emit_start_failure(&mut self, id: &SessionId, reason: &str) {
-        if !self.cx.is_ending {
-            self.emit(id, SessionEventKind::AgentDied { reason: reason.to_owned() });
+        if let Some((session, cx)) = self.session(&id) {
+            Questions::of(session, cx).settle(shown.id, &Outcome::Result(result.to_string()), &by, None);
         }
+        AnswerResult::Answered
     }
 }
 

@@ -2,6 +2,10 @@
 //! the client's prompt nor the session waits any longer. The agent process keeps running until a client ends it, or the
 //! next prompt needs a responsive process.
 
+use super::context::Context;
+use super::delivery::Delivery;
+use super::lifecycle::Lifecycle;
+use super::questions::{Questions, cancelled};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,44 +19,36 @@ use switchboard_store::Channel;
 
 use super::agent_process::PendingAgentRequest;
 use super::lines::{self, Outcome};
-use super::questions::cancelled;
 use super::requests::{ClientRequest, Refusal};
 use super::session::Session;
 use super::session_state::SessionState;
 use super::{AgentId, ConnectionId, Core, Output, SessionId};
 
-impl Core {
+/// A turn of one session that was cancelled and may not end.
+pub(super) struct OverdueTurn<'a> {
+    session: &'a mut Session,
+    cx: &'a mut Context,
+}
+
+impl<'a> OverdueTurn<'a> {
+    pub(super) fn of(session: &'a mut Session, cx: &'a mut Context) -> Self {
+        OverdueTurn { session, cx }
+    }
+
     /// Starts the time that an agent has to stop after a cancellation. A repeated cancellation does not extend it.
-    pub(super) fn await_stop(&mut self, id: &SessionId) {
+    pub(super) fn await_stop(&mut self) {
         let now = self.cx.outbox.now;
-        let Some(session) = self.sessions.get_mut(id) else { return };
+        let session = &mut *self.session;
         if session.process.is_some() && session.is_busy() {
             // Otherwise a client that cancels repeatedly would postpone the end forever.
             session.cancelled_at.get_or_insert(now);
         }
     }
 
-    /// Abandons the turns whose agents did not stop in time.
-    pub(super) fn abandon_overdue_turns(&mut self) {
-        let (now, timeout) = (self.cx.outbox.now, self.cx.options.cancel_timeout);
-        let mut overdue = Vec::new();
-        for session in self.sessions.values_mut() {
-            let Some(since) = session.cancelled_at else { continue };
-            if session.process.is_none() || !session.is_busy() {
-                session.cancelled_at = None;
-            } else if now.saturating_sub(since) >= timeout && session.is_owned {
-                overdue.push(Arc::clone(session.id()));
-            }
-        }
-        // Collected before, because the end of a turn starts prompts and thereby changes the sessions.
-        for id in overdue {
-            self.abandon_turn(&id);
-        }
-    }
-
     /// Ends a turn that the agent did not end: the prompt gets its response, and the session is idle and cancelled.
-    fn abandon_turn(&mut self, id: &SessionId) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
+    pub(super) fn abandon_turn(&mut self) {
+        let id = &SessionId::clone(self.session.id());
+        let session = &mut *self.session;
         let (Some(process), Some(agent_session)) =
             (session.process, session.agent_session().map(str::to_owned))
         else {
@@ -64,13 +60,11 @@ impl Core {
         self.cx.outbox.summary_version += 1;
         let within = Duration::from_millis(self.cx.options.cancel_timeout);
         let title = format!("The agent did not stop within {within:?} after the cancellation.");
-        // Questions end before the turn: readers of the log expect none in an idle session. The record of the
-        // abandoned turn precedes the responses that it explains.
-        self.cancel_questions(id, &Author::new());
+        Questions::of(self.session, self.cx).cancel_questions(&Author::new());
         let open: Vec<RequestId<'static>> =
             self.cx.agents.processes.get(&process).map(|process| process.prompts_of(id)).unwrap_or_default();
         let record = TurnAbandonedRecord::new().requests(open.len() as u64).reason(title.clone());
-        self.append_hub_record(id, &HubRecord::TurnAbandoned(record));
+        self.session.append_hub_record(self.cx, &HubRecord::TurnAbandoned(record));
         for request in open {
             let purpose = self
                 .cx
@@ -86,9 +80,9 @@ impl Core {
             };
             let accepted = Outcome::Result("{}".to_owned());
             // Recorded like the agent's own response, which every reader of the log waits for.
-            let after = self.append(id, Channel::ToClient, lines::answer(&request, &accepted));
+            let after = self.session.append(self.cx, Channel::ToClient, lines::answer(&request, &accepted));
             let outcome = self.cx.clients.of_turn(client.0, accepted, None);
-            self.reply_after(client.0, &client.1, outcome, after.map(|after| (id, after)));
+            Delivery::of(self.session, self.cx).reply_after(client.0, &client.1, outcome, after);
         }
         let description =
             "Its output is still shown. End the agent process, or send the next prompt, which restarts it.";
@@ -97,21 +91,20 @@ impl Core {
         let notice = json!({
             "sessionUpdate": "notice", "severity": "warning", "title": title, "description": description, "_meta": meta,
         });
-        let _ = self.append(id, Channel::ToClient, lines::update(&agent_session, &notice.to_string()));
+        let _ = self.session.append(
+            self.cx,
+            Channel::ToClient,
+            lines::update(&agent_session, &notice.to_string()),
+        );
         self.cx.outbox.report(format!("{id}: {title}"));
         let idle = json!({"sessionUpdate": "state_update", "state": "idle", "stopReason": "cancelled", "_meta": meta});
-        let _ = self.append(id, Channel::ToClient, lines::update(&agent_session, &idle.to_string()));
+        let _ =
+            self.session.append(self.cx, Channel::ToClient, lines::update(&agent_session, &idle.to_string()));
     }
 
     /// Handles a late state update of an agent about an abandoned turn. Returns whether it needs no further handling.
-    pub(super) fn is_late_state(
-        &mut self,
-        id: &SessionId,
-        agent_session: &str,
-        late: &Notification<'_>,
-        line: &str,
-    ) -> bool {
-        let Some(session) = self.sessions.get_mut(id) else { return false };
+    pub(super) fn is_late_state(&mut self, agent_session: &str, late: &Notification<'_>, line: &str) -> bool {
+        let session = &mut *self.session;
         // The state of a sub-agent does not belong to the abandoned turn.
         if !session.is_unresponsive || session.agent_session() != Some(agent_session) {
             return false;
@@ -125,29 +118,57 @@ impl Core {
         self.cx.outbox.summary_version += u64::from(has_stopped);
         // The clients have been told that the turn is over. The line is recorded for diagnostics only.
         let late = json!({"from": Side::Agent, "late": parsed(line)});
-        let _ = self.append(id, Channel::Diagnostic, late.to_string());
+        let _ = self.session.append(self.cx, Channel::Diagnostic, late.to_string());
         if has_stopped {
-            self.run_next_prompt(id);
+            Lifecycle::of(self.session, self.cx).run_next_prompt();
         }
         true
     }
 
     /// Cancels a question of an agent in an abandoned turn: neither clients nor the policy decide it.
-    pub(super) fn is_late_question(
-        &mut self,
-        process: AgentId,
-        id: &SessionId,
-        request: &Request<'_>,
-        line: &str,
-    ) -> bool {
-        if !self.sessions.get(id).is_some_and(|session| session.is_unresponsive) {
+    pub(super) fn is_late_question(&mut self, process: AgentId, request: &Request<'_>, line: &str) -> bool {
+        let id = &SessionId::clone(self.session.id());
+        if !self.session.is_unresponsive {
             return false;
         }
         let late = json!({"from": Side::Agent, "late": parsed(line)});
-        let _ = self.append(id, Channel::Diagnostic, late.to_string());
+        let _ = self.session.append(self.cx, Channel::Diagnostic, late.to_string());
         let line = lines::answer(&request.id, &cancelled(&request.method));
         self.cx.outbox.push(Output::ToAgent { process, line, session: Some(Arc::clone(id)) });
         true
+    }
+
+    /// Ends an unresponsive process when its session is closed and no other session works in it.
+    pub(super) fn leave_unresponsive(&mut self, process: AgentId, agent_session: &str) {
+        let id = &SessionId::clone(self.session.id());
+        if let (true, Some(known)) =
+            (self.session.is_unresponsive, self.cx.agents.processes.get_mut(&process))
+        {
+            known.is_unresponsive = true;
+            known.left_sessions.insert(agent_session.to_owned());
+            known.drop_abandoned(id);
+        }
+    }
+}
+
+impl Core {
+    /// Abandons the turns whose agents did not stop in time.
+    pub(super) fn abandon_overdue_turns(&mut self) {
+        let (now, timeout) = (self.cx.outbox.now, self.cx.options.cancel_timeout);
+        let mut overdue = Vec::new();
+        for session in self.sessions.values_mut() {
+            let Some(since) = session.cancelled_at else { continue };
+            if session.process.is_none() || !session.is_busy() {
+                session.cancelled_at = None;
+            } else if now.saturating_sub(since) >= timeout && session.is_owned {
+                overdue.push(Arc::clone(session.id()));
+            }
+        }
+        for id in overdue {
+            if let Some((session, cx)) = self.session(&id) {
+                OverdueTurn::of(session, cx).abandon_turn();
+            }
+        }
     }
 
     /// Moves a session with an unresponsive agent to another process. The old process is ended first, unless other
@@ -166,23 +187,15 @@ impl Core {
         session.is_unresponsive = false;
         let reason = "the agent did not stop after a cancellation; the session continues in another process of the agent";
         let _ = self.append(id, Channel::Process, reason);
-        self.release_process(process, id);
+        if let Some((session, cx)) = self.session(id) {
+            session.release_process(cx, process);
+        }
         if let Some(known) = self.cx.agents.processes.get_mut(&process) {
             known.is_unresponsive = true;
             known.left_sessions.extend(agent_session);
             known.drop_abandoned(id);
         }
         self.run_next_prompt(id);
-    }
-
-    /// Ends an unresponsive process when its session is closed and no other session works in it.
-    pub(super) fn leave_unresponsive(&mut self, process: AgentId, id: &SessionId, agent_session: &str) {
-        let is_unresponsive = self.sessions.get(id).is_some_and(|session| session.is_unresponsive);
-        if let (true, Some(known)) = (is_unresponsive, self.cx.agents.processes.get_mut(&process)) {
-            known.is_unresponsive = true;
-            known.left_sessions.insert(agent_session.to_owned());
-            known.drop_abandoned(id);
-        }
     }
 
     /// Returns the sessions that would be interrupted if an agent process were ended for another one.
@@ -229,7 +242,9 @@ impl Core {
         self.may_interrupt(connection, &interrupt)?;
         let by = self.cx.clients.author(connection);
         self.append_hub_record(&session, &HubRecord::AgentEnded(ActRecord::new().by(by)));
-        self.cancel_prompts(&session);
+        if let Some((session, cx)) = self.session(&session) {
+            session.cancel_prompts(cx);
+        }
         self.end_agent(process, "was ended by a client");
         let interrupt: Vec<Text<'_>> = interrupt.iter().map(|session| (&**session).into()).collect();
         let result = EndAgentResponse::new(interrupt).encode(WireFormat::Any);
