@@ -1,6 +1,10 @@
 //! Lifecycle of agent processes: started on demand, ended when unused, with the requests that are pending at each.
 
 use super::lifecycle::Lifecycle;
+use super::{
+    AgentId, ConnectionId, Core, Output, SessionId, SessionState, dormancy, lifecycle, ownership, redelivery,
+    requests, unresponsive,
+};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +18,6 @@ use switchboard_transport::{ConfinementNotice, Oddities, SharedText};
 use super::lines::{Outcome, Rewrite};
 use super::services::Services;
 use super::session::{Prompt, Session};
-use super::{AgentId, ConnectionId, Core, Output, SessionId, SessionState};
 
 /// Maximum number of buffered lines for sessions that are being opened.
 const EARLY_LINES: usize = 1024;
@@ -163,308 +166,225 @@ impl PendingAgentRequest {
     }
 }
 
-impl Core {
-    // ----- lifecycle
-
-    /// Returns the process of an agent, if it is ready. Otherwise starts it and dispatches the message again when it
-    /// is.
-    pub(super) fn ready_agent(
-        &mut self,
-        agent: usize,
-        connection: ConnectionId,
-        message: &Arc<str>,
-    ) -> Option<AgentId> {
-        self.when_ready(self.cx.agents.process_of(agent), agent, connection, message, Vec::new())
+/// Handles the exit of a process, or its failure to start. Its sessions become dormant.
+pub(super) fn agent_exited(core: &mut Core, id: AgentId, reason: &str, last_lines: &[String]) {
+    if !core.cx.agents.processes.contains_key(&id) {
+        return;
     }
-
-    /// Returns the process for a client that opens a session, which was offered the capabilities of this client.
-    pub(super) fn ready_agent_for(
-        &mut self,
-        agent: usize,
-        connection: ConnectionId,
-        message: &Arc<str>,
-        roots: Vec<String>,
-    ) -> Option<AgentId> {
-        let services = self.cx.options.offered(agent, self.cx.clients.services_at(connection));
-        let process = self.cx.process_with(agent, services, &roots);
-        self.when_ready(process, agent, connection, message, roots)
+    // Undelivered prompts are queued again first: everything that is still pending below fails.
+    let unsent = core.cx.outbox.take_unsent(id);
+    redelivery::undelivered(core, id, &unsent);
+    let Some(mut process) = core.cx.agents.processes.remove(&id) else { return };
+    core.cx.outbox.summary_version += 1;
+    let end_reason = process.end_reason.take();
+    let reason = end_reason.as_deref().unwrap_or(reason);
+    let data = (!last_lines.is_empty()).then(|| json!({"stderr": last_lines}));
+    let error = || Outcome::error(codes::INTERNAL_ERROR, reason, data.clone());
+    let agent = core.cx.options.agents.get(process.agent).cloned().unwrap_or_default();
+    if let Some(total) = process.invalid_reported.total() {
+        core.cx.outbox.report(format!("agent {agent}: {total}"));
     }
-
-    /// Returns a process if it is ready. Starts one if there is none. The message waits until the process is ready.
-    fn when_ready(
-        &mut self,
-        process: Option<AgentId>,
-        agent: usize,
-        connection: ConnectionId,
-        message: &Arc<str>,
-        roots: Vec<String>,
-    ) -> Option<AgentId> {
-        let process = process
-            .unwrap_or_else(|| self.cx.start_agent(agent, self.cx.clients.services_at(connection), roots));
-        let known = self.cx.agents.processes.get_mut(&process)?;
-        if known.is_ready {
-            return Some(process);
-        }
-        known.waiting.push((connection, Arc::clone(message)));
-        None
+    if !core.cx.is_ending {
+        core.cx.outbox.report(format!("agent {agent}: {reason}"));
     }
-
-    /// Handles the exit of a process, or its failure to start. Its sessions become dormant.
-    pub(crate) fn agent_exited(&mut self, id: AgentId, reason: &str, last_lines: &[String]) {
-        if !self.cx.agents.processes.contains_key(&id) {
-            return;
-        }
-        // Undelivered prompts are queued again first: everything that is still pending below fails.
-        let unsent = self.take_unsent(id);
-        self.undelivered(id, &unsent);
-        let Some(mut process) = self.cx.agents.processes.remove(&id) else { return };
-        self.cx.outbox.summary_version += 1;
-        let end_reason = process.end_reason.take();
-        let reason = end_reason.as_deref().unwrap_or(reason);
-        let data = (!last_lines.is_empty()).then(|| json!({"stderr": last_lines}));
-        let error = || Outcome::error(codes::INTERNAL_ERROR, reason, data.clone());
-        let agent = self.cx.options.agents.get(process.agent).cloned().unwrap_or_default();
-        if let Some(total) = process.invalid_reported.total() {
-            self.cx.outbox.report(format!("agent {agent}: {total}"));
-        }
-        if !self.cx.is_ending {
-            self.cx.outbox.report(format!("agent {agent}: {reason}"));
-        }
-        // Every pending request gets its error before the sessions are interrupted, so that clients see the response
-        // before the idle state.
-        for OpenRequest { about: purpose, .. } in process.pending.drain_of(Side::Client) {
-            match purpose {
-                PendingAgentRequest::Handshake
-                | PendingAgentRequest::Close
-                | PendingAgentRequest::Abandoned { .. } => {}
-                PendingAgentRequest::Resume { session } | PendingAgentRequest::Recreate { session, .. } => {
-                    if let Some((session, cx)) = self.session(&session) {
-                        Lifecycle::of(session, cx).resume_failed(&error());
-                    }
-                }
-                PendingAgentRequest::New { session, client }
-                | PendingAgentRequest::Adopt { session, client } => {
-                    self.cx.reply(client.0, &client.1, error());
-                    self.discard_session(&session);
-                }
-                PendingAgentRequest::Prompt { session, client, operation, .. } => {
-                    if let Some((session, cx)) = self.session(&session) {
-                        Lifecycle::of(session, cx).prompt_failed(operation.as_deref(), &error());
-                    }
-                    self.cx.reply(client.0, &client.1, error());
-                }
-                PendingAgentRequest::Forwarded { client, .. }
-                | PendingAgentRequest::Fork { client, .. }
-                | PendingAgentRequest::AgentSessions { client } => {
-                    self.cx.reply(client.0, &client.1, error());
-                }
-            }
-        }
-        self.cx.direct_questions().cancel_direct(id, None);
-        let lost: Vec<SessionId> = self
-            .sessions
-            .values()
-            .filter(|session| session.process == Some(id))
-            .map(|session| Arc::clone(session.id()))
-            .collect();
-        for session in lost {
-            let Some((lost, cx)) = self.session(&session) else { continue };
-            // A process that the hub has ended for lack of use was not lost.
-            let exit = (!process.is_ending).then(|| exit_reason(reason, last_lines));
-            let is_resuming = Lifecycle::of(lost, cx).process_exited(reason, data.as_ref(), exit);
-            // An agent that exits before the handshake is complete would do so again.
-            if is_resuming && !process.is_ready {
-                if let Some((session, cx)) = self.session(&session) {
+    // Every pending request gets its error before the sessions are interrupted, so that clients see the response
+    // before the idle state.
+    for OpenRequest { about: purpose, .. } in process.pending.drain_of(Side::Client) {
+        match purpose {
+            PendingAgentRequest::Handshake
+            | PendingAgentRequest::Close
+            | PendingAgentRequest::Abandoned { .. } => {}
+            PendingAgentRequest::Resume { session } | PendingAgentRequest::Recreate { session, .. } => {
+                if let Some((session, cx)) = core.session(&session) {
                     Lifecycle::of(session, cx).resume_failed(&error());
                 }
-                continue;
             }
-            self.cx.outbox.push(Output::CloseLog { session: Arc::clone(&session) });
-            // Dispatched again after the reset: these messages may start the next process.
-            let waiting = self.sessions.get_mut(&session).map(|session| std::mem::take(&mut session.waiting));
-            for (connection, message) in waiting.unwrap_or_default() {
-                self.dispatch(connection, &message);
+            PendingAgentRequest::New { session, client } | PendingAgentRequest::Adopt { session, client } => {
+                core.cx.reply(client.0, &client.1, error());
+                lifecycle::discard_session(core, &session);
             }
-            // Queued prompts resume the session, unless the hub is shutting down.
-            self.run_next_prompt(&session);
-        }
-        let mut parked = Vec::new();
-        for session in self.sessions.values_mut().filter(|session| session.parked == Some(id)) {
-            // A parked session does not notice the exit. It needs `session/resume` in the next process, which waiting
-            // messages start at once.
-            session.parked = None;
-            if !session.prompts.is_empty() || !session.waiting.is_empty() {
-                parked.push((Arc::clone(session.id()), std::mem::take(&mut session.waiting)));
-            }
-        }
-        for (session, waiting) in parked {
-            for (connection, message) in waiting {
-                self.dispatch(connection, &message);
-            }
-            self.run_next_prompt(&session);
-        }
-        for (connection, message) in process.waiting {
-            self.cx.refuse_waiting(connection, &message, &error());
-        }
-        let tickets: Vec<u64> = self
-            .cx
-            .agents
-            .creating
-            .iter()
-            .filter(|(_, creating)| creating.process == id)
-            .map(|(ticket, _)| *ticket)
-            .collect();
-        for ticket in tickets {
-            // The log is removed as soon as it has been created.
-            if let Some(creating) = self.cx.agents.creating.get_mut(&ticket) {
-                let (connection, request) = creating.client.clone();
-                creating.client.0 = 0;
-                self.cx.reply(connection, &request, error());
-            }
-        }
-    }
-
-    /// Ends unused processes and those that do not complete the handshake. Runs all other timeouts.
-    pub(crate) fn tick(&mut self) {
-        self.check_cluster();
-        self.abandon_overdue_turns();
-        self.suspend_idle_sessions();
-        self.keep_warm();
-        let ids: Vec<AgentId> = self.cx.agents.processes.keys().copied().collect();
-        for id in ids {
-            let needs = |session: &Session| {
-                session.process == Some(id)
-                    && (!session.subscribers.is_empty()
-                        || session.state.as_ref().is_some_and(SessionState::is_busy)
-                        || session.is_resuming)
-            };
-            let is_needed = self.sessions.values().any(needs)
-                || self.cx.agents.creating.values().any(|creating| creating.process == id);
-            let is_at_work = !self.at_work_in(id).is_empty();
-            let is_warm = self.is_warm(id);
-            let (now, idle, handshake) =
-                (self.cx.outbox.now, self.cx.options.idle, self.cx.options.handshake);
-            let Some(process) = self.cx.agents.processes.get_mut(&id) else { continue };
-            if process.is_ending {
-                continue;
-            }
-            if !process.is_ready {
-                if now.saturating_sub(process.since) >= handshake {
-                    let last_lines = process.last_lines();
-                    let within = Duration::from_millis(handshake);
-                    let reason = format!("{NO_HANDSHAKE} within {within:?}");
-                    self.cx.outbox.push(Output::EndAgent { process: id });
-                    self.agent_exited(id, &reason, &last_lines);
+            PendingAgentRequest::Prompt { session, client, operation, .. } => {
+                if let Some((session, cx)) = core.session(&session) {
+                    Lifecycle::of(session, cx).prompt_failed(operation.as_deref(), &error());
                 }
-                continue;
+                core.cx.reply(client.0, &client.1, error());
             }
-            // Sessions have left it for another process. It is kept only while others work in it.
-            if process.is_unresponsive && !is_at_work {
-                self.end_agent(id, "was ended because it did not stop after a cancellation");
-                continue;
-            }
-            if is_needed || is_warm || process.has_pending() {
-                process.idle_since = None;
-            } else if now.saturating_sub(*process.idle_since.get_or_insert(now)) >= idle {
-                process.is_ending = true;
-                self.cx.outbox.push(Output::EndAgent { process: id });
-            }
-        }
-    }
-
-    /// Starts the processes of warm agents that do not run. One that fails is tried again after [`WARM_RETRY`].
-    fn keep_warm(&mut self) {
-        if self.cx.is_ending || self.cx.log_problem.is_some() {
-            return;
-        }
-        for agent in 0..self.cx.options.warm.len() {
-            let is_kept =
-                self.cx.options.warm.get(agent) == Some(&true) && !self.cx.options.is_confined(agent);
-            if !is_kept || self.cx.process_with(agent, Services::default(), &[]).is_some() {
-                continue;
-            }
-            let is_due = |at: &u64| self.cx.outbox.now.saturating_sub(*at) >= WARM_RETRY;
-            if self.cx.agents.warmed.get(&agent).is_none_or(is_due) {
-                self.cx.agents.warmed.insert(agent, self.cx.outbox.now);
-                self.cx.start_agent(agent, Services::default(), Vec::new());
-            }
-        }
-    }
-
-    /// Returns true if a process is the one that is kept running for its agent.
-    fn is_warm(&self, id: AgentId) -> bool {
-        let Some(agent) = self.cx.agents.processes.get(&id).map(|process| process.agent) else {
-            return false;
-        };
-        self.cx.options.warm.get(agent) == Some(&true)
-            && self.cx.process_with(agent, Services::default(), &[]) == Some(id)
-    }
-
-    /// Shuts down: starts no new work and ends all processes.
-    pub(crate) fn end(&mut self, reason: &str) {
-        self.cx.is_ending = true;
-        let ids: Vec<SessionId> = self.sessions.keys().cloned().collect();
-        for id in ids {
-            let queued: Vec<Prompt> = self
-                .sessions
-                .get_mut(&id)
-                .map(|session| session.prompts.drain(..).collect())
-                .unwrap_or_default();
-            for prompt in queued {
-                self.cx.refuse(prompt.connection, &prompt.id, codes::INTERNAL_ERROR, reason, None);
-            }
-        }
-        let processes: Vec<AgentId> = self.cx.agents.processes.keys().copied().collect();
-        for process in processes {
-            self.cx.outbox.push(Output::EndAgent { process });
-            self.agent_exited(process, reason, &[]);
-        }
-        let connections: Vec<ConnectionId> = self.cx.clients.connections.keys().copied().collect();
-        for connection in connections {
-            self.cx.outbox.push(Output::Close { connection, code: 1001, reason: reason.to_owned() });
-        }
-    }
-
-    // ----- requests to the agent
-
-    /// Sends a request of a client to an agent.
-    pub(super) fn send_request(
-        &mut self,
-        process: AgentId,
-        session: Option<&SessionId>,
-        method: &str,
-        params: Option<&Raw<'_>>,
-        name: Option<&str>,
-        purpose: PendingAgentRequest,
-    ) -> Result<(), super::requests::Refusal> {
-        let client = match &purpose {
             PendingAgentRequest::Forwarded { client, .. }
             | PendingAgentRequest::Fork { client, .. }
-            | PendingAgentRequest::AgentSessions { client } => Some(client.clone()),
-            _ => None,
-        };
-        let rewrite = Rewrite { session: name, drops_hub_meta: true, ..Rewrite::default() };
-        let Some((number, line)) = self.cx.agents.build_request(process, method, params, rewrite, purpose)
-        else {
-            let message = "the agent has too many pending requests; try again later".to_owned();
-            return Err((codes::INTERNAL_ERROR, message, None));
-        };
-        if let (Some((connection, id)), RequestId::Number(number)) = (client, number)
-            && let Some(asked) = self
-                .cx
-                .clients
-                .connections
-                .get_mut(&connection)
-                .and_then(|known| known.pending.get_mut(Side::Client, &id))
-        {
-            asked.at_agent = Some((process, number));
+            | PendingAgentRequest::AgentSessions { client } => {
+                core.cx.reply(client.0, &client.1, error());
+            }
         }
-        if let Some(session) = session {
-            let _ = self.append(session, Channel::ToAgent, line.as_str());
-        }
-        self.cx.outbox.push(Output::ToAgent { process, line, session: session.cloned() });
-        Ok(())
     }
+    core.cx.direct_questions().cancel_direct(id, None);
+    let lost: Vec<SessionId> = core
+        .sessions
+        .values()
+        .filter(|session| session.process == Some(id))
+        .map(|session| Arc::clone(session.id()))
+        .collect();
+    for session in lost {
+        let Some((lost, cx)) = core.session(&session) else { continue };
+        // A process that the hub has ended for lack of use was not lost.
+        let exit = (!process.is_ending).then(|| exit_reason(reason, last_lines));
+        let is_resuming = Lifecycle::of(lost, cx).process_exited(reason, data.as_ref(), exit);
+        // An agent that exits before the handshake is complete would do so again.
+        if is_resuming && !process.is_ready {
+            if let Some((session, cx)) = core.session(&session) {
+                Lifecycle::of(session, cx).resume_failed(&error());
+            }
+            continue;
+        }
+        core.cx.outbox.push(Output::CloseLog { session: Arc::clone(&session) });
+        // Dispatched again after the reset: these messages may start the next process.
+        let waiting = core.sessions.get_mut(&session).map(|session| std::mem::take(&mut session.waiting));
+        for (connection, message) in waiting.unwrap_or_default() {
+            requests::dispatch(core, connection, &message);
+        }
+        // Queued prompts resume the session, unless the hub is shutting down.
+        core.run_next_prompt(&session);
+    }
+    let mut parked = Vec::new();
+    for session in core.sessions.values_mut().filter(|session| session.parked == Some(id)) {
+        // A parked session does not notice the exit. It needs `session/resume` in the next process, which waiting
+        // messages start at once.
+        session.parked = None;
+        if !session.prompts.is_empty() || !session.waiting.is_empty() {
+            parked.push((Arc::clone(session.id()), std::mem::take(&mut session.waiting)));
+        }
+    }
+    for (session, waiting) in parked {
+        for (connection, message) in waiting {
+            requests::dispatch(core, connection, &message);
+        }
+        core.run_next_prompt(&session);
+    }
+    for (connection, message) in process.waiting {
+        core.cx.refuse_waiting(connection, &message, &error());
+    }
+    let tickets: Vec<u64> = core
+        .cx
+        .agents
+        .creating
+        .iter()
+        .filter(|(_, creating)| creating.process == id)
+        .map(|(ticket, _)| *ticket)
+        .collect();
+    for ticket in tickets {
+        // The log is removed as soon as it has been created.
+        if let Some(creating) = core.cx.agents.creating.get_mut(&ticket) {
+            let (connection, request) = creating.client.clone();
+            creating.client.0 = 0;
+            core.cx.reply(connection, &request, error());
+        }
+    }
+}
+
+/// Ends unused processes and those that do not complete the handshake. Runs all other timeouts.
+pub(super) fn tick(core: &mut Core) {
+    ownership::check_cluster(core);
+    unresponsive::abandon_overdue_turns(core);
+    dormancy::suspend_idle_sessions(core);
+    core.cx.keep_warm();
+    let ids: Vec<AgentId> = core.cx.agents.processes.keys().copied().collect();
+    for id in ids {
+        let needs = |session: &Session| {
+            session.process == Some(id)
+                && (!session.subscribers.is_empty()
+                    || session.state.as_ref().is_some_and(SessionState::is_busy)
+                    || session.is_resuming)
+        };
+        let is_needed = core.sessions.values().any(needs)
+            || core.cx.agents.creating.values().any(|creating| creating.process == id);
+        let is_at_work = !unresponsive::at_work_in(core, id).is_empty();
+        let is_warm = core.cx.is_warm(id);
+        let (now, idle, handshake) = (core.cx.outbox.now, core.cx.options.idle, core.cx.options.handshake);
+        let Some(process) = core.cx.agents.processes.get_mut(&id) else { continue };
+        if process.is_ending {
+            continue;
+        }
+        if !process.is_ready {
+            if now.saturating_sub(process.since) >= handshake {
+                let last_lines = process.last_lines();
+                let within = Duration::from_millis(handshake);
+                let reason = format!("{NO_HANDSHAKE} within {within:?}");
+                core.cx.outbox.push(Output::EndAgent { process: id });
+                agent_exited(core, id, &reason, &last_lines);
+            }
+            continue;
+        }
+        // Sessions have left it for another process. It is kept only while others work in it.
+        if process.is_unresponsive && !is_at_work {
+            core.cx.end_agent(id, "was ended because it did not stop after a cancellation");
+            continue;
+        }
+        if is_needed || is_warm || process.has_pending() {
+            process.idle_since = None;
+        } else if now.saturating_sub(*process.idle_since.get_or_insert(now)) >= idle {
+            process.is_ending = true;
+            core.cx.outbox.push(Output::EndAgent { process: id });
+        }
+    }
+}
+
+/// Shuts down: starts no new work and ends all processes.
+pub(super) fn shut_down(core: &mut Core, reason: &str) {
+    core.cx.is_ending = true;
+    let ids: Vec<SessionId> = core.sessions.keys().cloned().collect();
+    for id in ids {
+        let queued: Vec<Prompt> =
+            core.sessions.get_mut(&id).map(|session| session.prompts.drain(..).collect()).unwrap_or_default();
+        for prompt in queued {
+            core.cx.refuse(prompt.connection, &prompt.id, codes::INTERNAL_ERROR, reason, None);
+        }
+    }
+    let processes: Vec<AgentId> = core.cx.agents.processes.keys().copied().collect();
+    for process in processes {
+        core.cx.outbox.push(Output::EndAgent { process });
+        agent_exited(core, process, reason, &[]);
+    }
+    let connections: Vec<ConnectionId> = core.cx.clients.connections.keys().copied().collect();
+    for connection in connections {
+        core.cx.outbox.push(Output::Close { connection, code: 1001, reason: reason.to_owned() });
+    }
+}
+
+/// Sends a request of a client to an agent.
+pub(super) fn send_request(
+    core: &mut Core,
+    process: AgentId,
+    session: Option<&SessionId>,
+    method: &str,
+    params: Option<&Raw<'_>>,
+    name: Option<&str>,
+    purpose: PendingAgentRequest,
+) -> Result<(), requests::Refusal> {
+    let client = match &purpose {
+        PendingAgentRequest::Forwarded { client, .. }
+        | PendingAgentRequest::Fork { client, .. }
+        | PendingAgentRequest::AgentSessions { client } => Some(client.clone()),
+        _ => None,
+    };
+    let rewrite = Rewrite { session: name, drops_hub_meta: true, ..Rewrite::default() };
+    let Some((number, line)) = core.cx.agents.build_request(process, method, params, rewrite, purpose) else {
+        let message = "the agent has too many pending requests; try again later".to_owned();
+        return Err((codes::INTERNAL_ERROR, message, None));
+    };
+    if let (Some((connection, id)), RequestId::Number(number)) = (client, number)
+        && let Some(asked) = core
+            .cx
+            .clients
+            .connections
+            .get_mut(&connection)
+            .and_then(|known| known.pending.get_mut(Side::Client, &id))
+    {
+        asked.at_agent = Some((process, number));
+    }
+    if let Some(session) = session {
+        let _ = core.append(session, Channel::ToAgent, line.as_str());
+    }
+    core.cx.outbox.push(Output::ToAgent { process, line, session: session.cloned() });
+    Ok(())
 }
 
 /// Returns the reason for an exit, with the last lines of standard error.

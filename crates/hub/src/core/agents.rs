@@ -73,4 +73,20 @@ impl Agents {
             process.users.remove(id);
         }
     }
+
+    /// Returns whether the agent has a pending request that opens a session, whose id is not known yet.
+    pub(super) fn is_opening(&self, process: AgentId) -> bool {
+        let opens = |purpose: &PendingAgentRequest| {
+            matches!(
+                purpose,
+                PendingAgentRequest::New { .. }
+                    | PendingAgentRequest::Recreate { .. }
+                    | PendingAgentRequest::Fork { .. }
+            )
+        };
+        self.processes
+            .get(&process)
+            .is_some_and(|process| process.pending.iter().any(|(.., purpose)| opens(purpose)))
+            || self.creating.values().any(|creating| creating.process == process)
+    }
 }

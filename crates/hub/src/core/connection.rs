@@ -1,5 +1,8 @@
 //! State of one client connection and its subscriptions.
 
+use super::questions::ELICITATION;
+use super::session_state::Question;
+use super::{ConnectionId, Identity, SessionId, ToClient, lines};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -15,7 +18,6 @@ use super::message_lookup::PendingLookup;
 use super::native::OriginTracker;
 use super::replay::{Cursor, Replay};
 use super::services::Services;
-use super::{Identity, SessionId, ToClient};
 
 /// Maximum number of pending requests of one client.
 pub(super) const MAX_PENDING: usize = 1024;
@@ -202,6 +204,41 @@ impl Connection {
     /// Returns the response to a prompt, with the outcome of the turn if the client wants it.
     pub(super) fn of_turn(&self, outcome: Outcome, ended: Option<&str>) -> Outcome {
         if self.wants_turn_end { outcome.of_turn(ended) } else { outcome }
+    }
+
+    /// Returns the direct questions of this client with the ids that it knows them by.
+    pub(super) fn direct_questions(&self) -> impl Iterator<Item = (&RequestId<'static>, &DirectQuestion)> {
+        self.questions.iter().filter_map(|(_, id, topic)| match &topic.about {
+            QuestionSource::Direct(direct) => Some((id, direct)),
+            QuestionSource::Question(..) => None,
+        })
+    }
+
+    /// Returns whether the client can be asked this question.
+    pub(super) fn can_answer_directly(&self, question: &Question) -> bool {
+        self.forwarded_key.is_none() && self.identity.role >= Role::Use && self.can_answer(question)
+    }
+
+    /// Returns whether a request of an agent process can be forwarded to this client.
+    pub(super) fn serves(&self, id: ConnectionId, method: &str, offered: Services) -> bool {
+        match method {
+            "fs/read_text_file" => self.services.reads_files,
+            "fs/write_text_file" => self.services.writes_files,
+            _ if method.starts_with("terminal/") => offered.commands_of == Some(id),
+            _ => true,
+        }
+    }
+
+    /// Returns whether the client has the capability that an answer needs.
+    pub(super) fn can_answer(&self, question: &Question) -> bool {
+        if question.method != ELICITATION {
+            return true;
+        }
+        let mode = lines::text_of(Some(&question.params), "mode");
+        match mode.as_deref() {
+            Some("url") => self.can_open_addresses,
+            _ => self.can_show_forms,
+        }
     }
 }
 

@@ -4,23 +4,29 @@ use super::agent_process::{AgentProcess, PendingAgentRequest};
 use super::agents::Agents;
 use super::authorization::Access;
 use super::clients::Clients;
-use super::connection::PendingClientRequest;
+use super::connection::{MAX_SUBSCRIPTIONS, PendingClientRequest};
 use super::direct_questions::DirectQuestions;
-use super::forwarding::{ReceivedRequest, outcome_text};
+use super::forwarding::{ForwardedRequest, ReceivedRequest, outcome_text};
 use super::lines::{Outcome, Rewrite};
 use super::outbox::Outbox;
 use super::ownership::Cluster;
+use super::requests::Refusal;
 use super::services::Services;
 use super::{AgentId, ConnectionId, CoreOptions, Output, SessionId, ToClient, lines};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use switchboard_acp::extensions::OPERATION_ID;
 use switchboard_acp::rpc::{Message, RequestId, codes};
 use switchboard_acp::{Raw, Side, Wire, WireFormat};
 use switchboard_store::Channel;
+use switchboard_transport::SharedText;
 
 /// Maximum number of dropped notifications of one client that are reported to the operator.
 const TOLD_DROPS: usize = 8;
+
+/// Time in milliseconds after which a warm agent that has ended is started again.
+const WARM_RETRY: u64 = 60_000;
 
 /// The parts of the core beside its sessions.
 pub(super) struct Context {
@@ -238,5 +244,210 @@ impl Context {
         self.outbox.push(Output::StartAgent { process: id, agent, services, roots });
         self.outbox.push(Output::ToAgent { process: id, line, session: None });
         id
+    }
+
+    /// Returns the process of an agent, if it is ready. Otherwise starts it and dispatches the message again when it
+    /// is.
+    pub(super) fn ready_agent(
+        &mut self,
+        agent: usize,
+        connection: ConnectionId,
+        message: &Arc<str>,
+    ) -> Option<AgentId> {
+        self.when_ready(self.agents.process_of(agent), agent, connection, message, Vec::new())
+    }
+
+    /// Returns the process for a client that opens a session, which was offered the capabilities of this client.
+    pub(super) fn ready_agent_for(
+        &mut self,
+        agent: usize,
+        connection: ConnectionId,
+        message: &Arc<str>,
+        roots: Vec<String>,
+    ) -> Option<AgentId> {
+        let services = self.options.offered(agent, self.clients.services_at(connection));
+        let process = self.process_with(agent, services, &roots);
+        self.when_ready(process, agent, connection, message, roots)
+    }
+
+    /// Returns a process if it is ready. Starts one if there is none. The message waits until the process is ready.
+    pub(super) fn when_ready(
+        &mut self,
+        process: Option<AgentId>,
+        agent: usize,
+        connection: ConnectionId,
+        message: &Arc<str>,
+        roots: Vec<String>,
+    ) -> Option<AgentId> {
+        let process =
+            process.unwrap_or_else(|| self.start_agent(agent, self.clients.services_at(connection), roots));
+        let known = self.agents.processes.get_mut(&process)?;
+        if known.is_ready {
+            return Some(process);
+        }
+        known.waiting.push((connection, Arc::clone(message)));
+        None
+    }
+
+    /// Starts the processes of warm agents that do not run. One that fails is tried again after [`WARM_RETRY`].
+    pub(super) fn keep_warm(&mut self) {
+        if self.is_ending || self.log_problem.is_some() {
+            return;
+        }
+        for agent in 0..self.options.warm.len() {
+            let is_kept = self.options.warm.get(agent) == Some(&true) && !self.options.is_confined(agent);
+            if !is_kept || self.process_with(agent, Services::default(), &[]).is_some() {
+                continue;
+            }
+            let is_due = |at: &u64| self.outbox.now.saturating_sub(*at) >= WARM_RETRY;
+            if self.agents.warmed.get(&agent).is_none_or(is_due) {
+                self.agents.warmed.insert(agent, self.outbox.now);
+                self.start_agent(agent, Services::default(), Vec::new());
+            }
+        }
+    }
+
+    /// Returns true if a process is the one that is kept running for its agent.
+    pub(super) fn is_warm(&self, id: AgentId) -> bool {
+        let Some(agent) = self.agents.processes.get(&id).map(|process| process.agent) else {
+            return false;
+        };
+        self.options.warm.get(agent) == Some(&true)
+            && self.process_with(agent, Services::default(), &[]) == Some(id)
+    }
+
+    /// Ends an agent process. Its sessions become dormant when it has exited, and prompts wait until then.
+    pub(super) fn end_agent(&mut self, process: AgentId, reason: &str) {
+        let Some(known) = self.agents.processes.get_mut(&process) else { return };
+        if !std::mem::replace(&mut known.is_ending, true) {
+            known.end_reason = Some(format!("the agent {reason}"));
+            self.outbox.push(Output::EndAgent { process });
+        }
+    }
+
+    pub(super) fn may_begin(&self) -> Result<(), Refusal> {
+        if self.is_ending {
+            return Err((codes::INTERNAL_ERROR, "the hub is shutting down".to_owned(), None));
+        }
+        Ok(())
+    }
+
+    pub(super) fn may_attach(&self, connection: ConnectionId, id: Option<&SessionId>) -> Result<(), Refusal> {
+        let Some(client) = self.clients.connections.get(&connection) else { return Ok(()) };
+        let is_attached = id.is_some_and(|id| client.subscriptions.contains_key(id));
+        if client.subscriptions.len() >= MAX_SUBSCRIPTIONS && !is_attached {
+            let message = format!(
+                "a connection can be attached to at most {MAX_SUBSCRIPTIONS} sessions; detach from one first"
+            );
+            return Err((codes::INTERNAL_ERROR, message, None));
+        }
+        Ok(())
+    }
+
+    pub(super) fn send_forwarded(
+        &mut self,
+        ticket: u64,
+        hub: Arc<str>,
+        session: &SessionId,
+        message: &Value,
+        client: Option<(ConnectionId, Arc<str>)>,
+    ) {
+        let message: Arc<str> = message.to_string().into();
+        let output = Output::Forward { hub: Arc::clone(&hub), ticket, message: Arc::clone(&message) };
+        let forwarded = ForwardedRequest {
+            session: Arc::clone(session),
+            hub,
+            message,
+            client,
+            is_due: false,
+            is_refused: false,
+            is_superseded: false,
+        };
+        self.cluster.forwarded.insert(ticket, forwarded);
+        self.outbox.push(output);
+    }
+
+    /// Adds an idempotency key to a line that has none, so that the owner recognizes duplicates.
+    pub(super) fn with_idempotency_key(&self, line: &Arc<str>, ticket: u64) -> Arc<str> {
+        let (id, method, params) = match Message::decode(line, WireFormat::Any) {
+            Ok(Message::Request(request)) => (Some(request.id), request.method, request.params),
+            Ok(Message::Notification(call)) => (None, call.method, call.params),
+            _ => return Arc::clone(line),
+        };
+        let params = params.unwrap_or_else(|| Raw::from(json!({})));
+        if OPERATION_ID.of(&params).is_some() {
+            return Arc::clone(line);
+        }
+        let name = format!("{}.{ticket}", self.options.name.as_deref().unwrap_or_default());
+        let params = OPERATION_ID.set(&params, name);
+        lines::call(id.as_ref(), &method, Some(&params), Rewrite::default()).into()
+    }
+
+    /// Cancels a forwarded request of a client. Returns whether there was one.
+    pub(super) fn cancel_forwarded(&mut self, connection: ConnectionId, id: &RequestId<'static>) -> bool {
+        let is_it = |forwarded: &ForwardedRequest| {
+            forwarded.client.as_ref().is_some_and(|(from, line)| {
+                *from == connection
+                    && matches!(Message::decode(line, WireFormat::Any), Ok(Message::Request(request)) if request.id == *id)
+            })
+        };
+        let found = self.cluster.forwarded.iter().find(|(_, forwarded)| is_it(forwarded));
+        let Some((number, forwarded)) = found else { return false };
+        let (number, hub, session) = (*number, Arc::clone(&forwarded.hub), Arc::clone(&forwarded.session));
+        let key = format!("{}.{number}", self.options.name.as_deref().unwrap_or_default());
+        let ticket = self.outbox.next_ticket();
+        let message = json!({"session": &*session, "cancel": key});
+        self.send_forwarded(ticket, hub, &session, &message, None);
+        true
+    }
+
+    /// Returns whether the client of a forwarded request is still connected and waits for the response.
+    pub(super) fn is_awaited(&self, ticket: u64) -> bool {
+        let client = self.cluster.forwarded.get(&ticket).and_then(|forwarded| forwarded.client.as_ref());
+        let Some((connection, line)) = client else { return false };
+        match Message::decode(line, WireFormat::Any) {
+            Ok(Message::Request(request)) => {
+                let client = self.clients.connections.get(connection);
+                client.is_some_and(|client| client.pending.contains(Side::Client, &request.id.into_owned()))
+            }
+            _ => false,
+        }
+    }
+
+    /// Sends a notification without a session to every client of the agent.
+    pub(super) fn broadcast(&mut self, process: AgentId, method: &str, params: Option<&Raw<'_>>) {
+        let Some(agent) = self.agents.processes.get(&process).map(|process| process.agent) else { return };
+        let text: SharedText = lines::call(None, method, params, Rewrite::default()).into();
+        if let Some(process) = self.agents.processes.get_mut(&process) {
+            process.remember_broadcast(method, &text);
+        }
+        let concerned = self.clients.connections.iter().filter(|(_, client)| {
+            client.agent == agent && client.is_initialized && client.receives_broadcasts()
+        });
+        let concerned: Vec<ConnectionId> = concerned.map(|(id, _)| *id).collect();
+        for connection in concerned {
+            self.outbox.send(connection, text.clone(), None);
+        }
+    }
+
+    pub(super) fn name_of(&self, process: AgentId) -> String {
+        let agent =
+            self.agents.processes.get(&process).and_then(|process| self.options.agents.get(process.agent));
+        agent.cloned().unwrap_or_default()
+    }
+
+    /// Returns whether a notification is a duplicate by its idempotency key. A client that reconnects sends it again,
+    /// and a late cancellation must not end work that began after it.
+    pub(super) fn is_duplicate_notification(
+        &mut self,
+        connection: ConnectionId,
+        params: Option<&Raw<'_>>,
+    ) -> bool {
+        let Some(client) = self.clients.connections.get(&connection) else { return true };
+        let Some(operation) = params.and_then(|params| OPERATION_ID.of(params)) else { return false };
+        let key = client.identity.key();
+        let is_duplicate = self.clients.answers.get(&key, &operation).is_some();
+        self.clients.answers.keep(&key, operation, Outcome::Result("{}".to_owned()));
+        is_duplicate
     }
 }

@@ -23,7 +23,7 @@ use super::losses::LossCounts;
 use super::native::{Origin, OriginTracker};
 use super::replay::{Cursor, Replay, ReplayLine};
 use super::session::Session;
-use super::{ConnectionId, Core, LogRecord, Output, SessionId, SessionState, ToClient};
+use super::{ConnectionId, LogRecord, Output, SessionId, SessionState, ToClient};
 
 /// Reason why a client cannot resume at a cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -470,48 +470,6 @@ impl<'a> Delivery<'a> {
             }
             _ => self.cx.outbox.push(Output::Send { connection, line }),
         }
-    }
-}
-
-impl Core {
-    /// Closes the connection of a client for which the log cannot be read: a gap must not go unnoticed.
-    pub(crate) fn read_failed(&mut self, connection: ConnectionId, id: &SessionId, reason: &str) {
-        let client = self.cx.clients.connections.get(&connection);
-        // A session that was deleted meanwhile has no log.
-        if client.is_some_and(|client| client.subscriptions.contains_key(id)) {
-            self.cx.outbox.report(format!("cannot read the log of session {id}: {reason}"));
-            self.close_connection(connection, format!("cannot read the log of session {id}"));
-        }
-    }
-
-    /// Resumes a session after the cursor of a client whose connection was interrupted.
-    pub(crate) fn resume_at(
-        &mut self,
-        connection: ConnectionId,
-        id: &str,
-        cursor: &str,
-    ) -> Result<(), ResumeError> {
-        let Some(client) = self.cx.clients.connections.get(&connection) else {
-            return Err(ResumeError::UnknownSession);
-        };
-        let session = self.sessions.get(id).filter(|session| session.is_visible_to(&client.identity));
-        let session = session.ok_or(ResumeError::UnknownSession)?;
-        let held = lines::parse_cursor(id, cursor).filter(|held| held.end <= session.next);
-        let held = held.ok_or(ResumeError::UnknownCursor)?;
-        let id = Arc::clone(session.id());
-        if session.state.is_none() {
-            // Attaching needs no state, but delivery does.
-            if let Some((session, cx)) = self.session(&id) {
-                session.load(cx);
-            }
-        }
-        // Pending questions are asked again under the same ids.
-        let pending =
-            self.session(&id).and_then(|(session, cx)| Delivery::of(session, cx).take_answer(connection));
-        if let Some((session, cx)) = self.session(&id) {
-            Delivery::of(session, cx).attach(connection, Start::After(held), pending);
-        }
-        Ok(())
     }
 }
 

@@ -6,7 +6,6 @@ use super::clients::Clients;
 use super::outbox::Outbox;
 use switchboard_acp::rpc::{Request, RequestId, codes};
 use switchboard_acp::{OpenRequest, Raw, Side, Wire, WireFormat, v2};
-use switchboard_store::Role;
 
 use super::connection::{Connection, PendingQuestion, QuestionSource};
 use super::lines::{self, Outcome, Rewrite};
@@ -46,21 +45,6 @@ impl DirectQuestion {
             true => Outcome::error(codes::REQUEST_CANCELLED, "the request was cancelled", None),
             false => cancelled(&self.question.method),
         }
-    }
-}
-
-impl Connection {
-    /// Returns the direct questions of this client with the ids that it knows them by.
-    fn direct_questions(&self) -> impl Iterator<Item = (&RequestId<'static>, &DirectQuestion)> {
-        self.questions.iter().filter_map(|(_, id, topic)| match &topic.about {
-            QuestionSource::Direct(direct) => Some((id, direct)),
-            QuestionSource::Question(..) => None,
-        })
-    }
-
-    /// Returns whether the client can be asked this question.
-    fn can_answer_directly(&self, question: &Question) -> bool {
-        self.forwarded_key.is_none() && self.identity.role >= Role::Use && self.can_answer(question)
     }
 }
 

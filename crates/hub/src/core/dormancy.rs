@@ -3,11 +3,11 @@
 //! session continues without `session/resume`.
 
 use super::context::Context;
+use super::{AgentId, Core, Output, SessionId, unresponsive};
 use std::sync::Arc;
 
 use super::agent_process::PendingAgentRequest;
 use super::session::Session;
-use super::{AgentId, Core, Output, SessionId};
 
 /// The dormancy of one session.
 pub(super) struct Dormancy<'a> {
@@ -74,41 +74,27 @@ impl<'a> Dormancy<'a> {
     }
 }
 
-impl Core {
-    /// Makes sessions dormant that have had neither work nor subscribers for long enough.
-    pub(super) fn suspend_idle_sessions(&mut self) {
-        let (now, idle) = (self.cx.outbox.now, self.cx.options.idle);
-        let mut overdue = Vec::new();
-        for session in
-            self.sessions.values_mut().filter(|session| session.process.is_some() && session.is_owned)
-        {
-            if session.is_needed() {
-                session.idle_since = None;
-            } else if now.saturating_sub(*session.idle_since.get_or_insert(now)) >= idle {
-                overdue.push(Arc::clone(session.id()));
-            }
-        }
-        for id in overdue {
-            if self.sessions.get(&id).is_some_and(|session| session.is_unresponsive) {
-                // A session does not return to an unresponsive process.
-                self.replace_agent(&id);
-                self.cx.outbox.push(Output::CloseLog { session: id });
-            } else {
-                if let Some((session, cx)) = self.session(&id) {
-                    Dormancy::of(session, cx).park();
-                }
-            }
+/// Makes sessions dormant that have had neither work nor subscribers for long enough.
+pub(super) fn suspend_idle_sessions(core: &mut Core) {
+    let (now, idle) = (core.cx.outbox.now, core.cx.options.idle);
+    let mut overdue = Vec::new();
+    for session in core.sessions.values_mut().filter(|session| session.process.is_some() && session.is_owned)
+    {
+        if session.is_needed() {
+            session.idle_since = None;
+        } else if now.saturating_sub(*session.idle_since.get_or_insert(now)) >= idle {
+            overdue.push(Arc::clone(session.id()));
         }
     }
-}
-
-impl Session {
-    /// Returns whether the session must not become dormant: clients are attached, or there is work.
-    pub(super) fn is_needed(&self) -> bool {
-        !self.subscribers.is_empty()
-            || self.is_resuming
-            || self.is_busy()
-            || !self.prompts.is_empty()
-            || !self.waiting.is_empty()
+    for id in overdue {
+        if core.sessions.get(&id).is_some_and(|session| session.is_unresponsive) {
+            // A session does not return to an unresponsive process.
+            unresponsive::replace_agent(core, &id);
+            core.cx.outbox.push(Output::CloseLog { session: id });
+        } else {
+            if let Some((session, cx)) = core.session(&id) {
+                Dormancy::of(session, cx).park();
+            }
+        }
     }
 }

@@ -6,6 +6,10 @@ use super::dormancy::Dormancy;
 use super::questions::Questions;
 use super::session_events::SessionEvents;
 use super::unresponsive::OverdueTurn;
+use super::{
+    AgentId, ConnectionId, Core, FolderRefusal, Output, SessionId, SessionInfo, SessionState, Starter,
+    agent_lines,
+};
 use std::collections::HashMap;
 use std::sync::Arc;
 use switchboard_acp::extensions::{
@@ -22,9 +26,6 @@ use super::connection::Start;
 use super::lines::{self, Outcome, Rewrite};
 use super::notices::received;
 use super::session::{Prompt, Session};
-use super::{
-    AgentId, ConnectionId, Core, FolderRefusal, Output, SessionId, SessionInfo, SessionState, Starter,
-};
 
 /// A session whose log is being created.
 pub(super) struct PendingCreation {
@@ -487,313 +488,292 @@ impl<'a> Lifecycle<'a> {
     }
 }
 
-impl Core {
-    /// Creates a session for a client. Its log is created first.
-    pub(super) fn open_session(
-        &mut self,
-        process: AgentId,
-        folder: String,
-        params: &Raw<'_>,
-        client: (ConnectionId, RequestId<'static>),
-    ) {
-        let opening = CreationKind::New { params: params.to_shared() };
-        self.create(process, folder, client, opening);
-    }
+/// Creates a session for a client. Its log is created first.
+pub(super) fn open_session(
+    core: &mut Core,
+    process: AgentId,
+    folder: String,
+    params: &Raw<'_>,
+    client: (ConnectionId, RequestId<'static>),
+) {
+    let opening = CreationKind::New { params: params.to_shared() };
+    create_log(core, process, folder, client, opening);
+}
 
-    /// Creates a log for a copy that the agent has made.
-    pub(super) fn create_forked(
-        &mut self,
-        process: AgentId,
-        folder: String,
-        client: (ConnectionId, RequestId<'static>),
-        fork: Fork,
-    ) {
-        self.create(process, folder, client, CreationKind::Forked(fork));
-    }
+/// Creates a log for a copy that the agent has made.
+pub(super) fn create_forked(
+    core: &mut Core,
+    process: AgentId,
+    folder: String,
+    client: (ConnectionId, RequestId<'static>),
+    fork: Fork,
+) {
+    create_log(core, process, folder, client, CreationKind::Forked(fork));
+}
 
-    /// Creates a log for a session that only the agent has.
-    pub(super) fn adopt_session(
-        &mut self,
-        process: AgentId,
-        folder: String,
-        agent_session: String,
-        params: &Raw<'_>,
-        client: (ConnectionId, RequestId<'static>),
-    ) {
-        let opening = CreationKind::Adopted { agent_session, params: params.to_shared() };
-        self.create(process, folder, client, opening);
-    }
+/// Creates a log for a session that only the agent has.
+pub(super) fn adopt_session(
+    core: &mut Core,
+    process: AgentId,
+    folder: String,
+    agent_session: String,
+    params: &Raw<'_>,
+    client: (ConnectionId, RequestId<'static>),
+) {
+    let opening = CreationKind::Adopted { agent_session, params: params.to_shared() };
+    create_log(core, process, folder, client, opening);
+}
 
-    fn create(
-        &mut self,
-        process: AgentId,
-        folder: String,
-        client: (ConnectionId, RequestId<'static>),
-        opening: CreationKind,
-    ) {
-        let Some(agent) = self.cx.agents.processes.get(&process).map(|process| process.agent) else { return };
-        let client_known = self.cx.clients.connections.get(&client.0);
-        let is_forwarded = client_known.is_some_and(|client| client.forwarded_key.is_some());
-        let identity = client_known.map(|client| client.identity.clone());
-        let owner = identity.as_ref().map(|identity| identity.name.to_string()).unwrap_or_default();
-        // Administrators need no share. A forwarded request is shared by the hub of the client.
-        let starter = identity
-            .filter(|identity| identity.role < Role::Admin && !is_forwarded)
-            .map(|identity| (identity.name, identity.made));
-        let ticket = self.cx.outbox.next_ticket();
-        let creating =
-            PendingCreation { process, folder: folder.clone(), client, starter: starter.clone(), opening };
-        // The log is created before the agent is asked: otherwise updates of the new session could arrive without a
-        // log.
-        self.cx.agents.creating.insert(ticket, creating);
-        let agent = self.cx.options.agents.get(agent).cloned().unwrap_or_default();
-        self.cx.outbox.push(Output::Create { ticket, agent, owner, folder, starter });
-    }
+pub(super) fn create_log(
+    core: &mut Core,
+    process: AgentId,
+    folder: String,
+    client: (ConnectionId, RequestId<'static>),
+    opening: CreationKind,
+) {
+    let Some(agent) = core.cx.agents.processes.get(&process).map(|process| process.agent) else { return };
+    let client_known = core.cx.clients.connections.get(&client.0);
+    let is_forwarded = client_known.is_some_and(|client| client.forwarded_key.is_some());
+    let identity = client_known.map(|client| client.identity.clone());
+    let owner = identity.as_ref().map(|identity| identity.name.to_string()).unwrap_or_default();
+    // Administrators need no share. A forwarded request is shared by the hub of the client.
+    let starter = identity
+        .filter(|identity| identity.role < Role::Admin && !is_forwarded)
+        .map(|identity| (identity.name, identity.made));
+    let ticket = core.cx.outbox.next_ticket();
+    let creating =
+        PendingCreation { process, folder: folder.clone(), client, starter: starter.clone(), opening };
+    // The log is created before the agent is asked: otherwise updates of the new session could arrive without a
+    // log.
+    core.cx.agents.creating.insert(ticket, creating);
+    let agent = core.cx.options.agents.get(agent).cloned().unwrap_or_default();
+    core.cx.outbox.push(Output::Create { ticket, agent, owner, folder, starter });
+}
 
-    /// Continues after the log of a session was created, or could not be.
-    pub(crate) fn created(&mut self, ticket: u64, known: Result<SessionInfo, String>) {
-        let Some(PendingCreation { process, folder, client, starter, opening }) =
-            self.cx.agents.creating.remove(&ticket)
-        else {
+/// Continues after the log of a session was created, or could not be.
+pub(super) fn created(core: &mut Core, ticket: u64, known: Result<SessionInfo, String>) {
+    let Some(PendingCreation { process, folder, client, starter, opening }) =
+        core.cx.agents.creating.remove(&ticket)
+    else {
+        return;
+    };
+    let known = match known {
+        Ok(known) => known,
+        Err(reason) => {
+            core.cx.refuse(client.0, &client.1, codes::INTERNAL_ERROR, reason, None);
             return;
-        };
-        let known = match known {
-            Ok(known) => known,
-            Err(reason) => {
-                self.cx.refuse(client.0, &client.1, codes::INTERNAL_ERROR, reason, None);
+        }
+    };
+    let id = Arc::clone(&known.id);
+    let mut session = Session::dormant(known);
+    session.process = Some(process);
+    core.cx.agents.enter(process, &id);
+    session.state = Some(SessionState::default());
+    // The store already has this share. Reading it again gives the same.
+    session.shared.extend(starter);
+    core.sessions.insert(Arc::clone(&id), session);
+    if !core.cx.agents.processes.contains_key(&process) {
+        // The agent process has exited. The client has already been told.
+        discard_session(core, &id);
+        return;
+    }
+    if let Some((session, cx)) = core.session(&id) {
+        Lifecycle::of(session, cx).record_handshake(process);
+    }
+    match opening {
+        CreationKind::New { params } => {
+            let purpose = PendingAgentRequest::New { session: Arc::clone(&id), client: client.clone() };
+            let params = in_folder(&params, &folder);
+            let rewrite = Rewrite { drops_hub_meta: true, ..Rewrite::default() };
+            let Some((_, line)) =
+                core.cx.agents.build_request(process, "session/new", Some(&params), rewrite, purpose)
+            else {
+                core.cx.refuse_busy(&client);
+                discard_session(core, &id);
+                return;
+            };
+            // Appended before it is sent, so that the log contains every request that an agent may have executed.
+            let _ = core.append(&id, Channel::ToAgent, line.as_str());
+            core.cx.outbox.push(Output::ToAgent { process, line, session: Some(id) });
+        }
+        CreationKind::Forked(Fork { request, answer, title }) => {
+            let _ = core.append(&id, Channel::ToAgent, request);
+            opened(core, process, &id, &client, &answer);
+            // The log of a copy begins without a prompt, but the session is not empty. It has the title of the
+            // original until it gets its own.
+            let copy = core.sessions.get(&id).filter(|copy| copy.title().is_none());
+            let own = copy.and_then(|copy| copy.agent_session().map(str::to_owned));
+            if let (Some(own), Some(title)) = (own, title) {
+                let update = json!({"sessionUpdate": "session_info_update", "title": title}).to_string();
+                let _ = core.append(&id, Channel::ToClient, lines::update(&own, &update));
+            }
+        }
+        CreationKind::Adopted { agent_session, params } => {
+            // Another client has adopted it first.
+            let known = core
+                .cx
+                .agents
+                .processes
+                .get(&process)
+                .and_then(|process| process.sessions.get(&agent_session));
+            if let Some(known) = known.map(Arc::clone) {
+                let message = format!("the hub already has this session, as {known}");
+                let data = json!({"sessionId": &*known});
+                core.cx.refuse(client.0, &client.1, codes::INVALID_PARAMS, message, Some(data));
+                discard_session(core, &id);
                 return;
             }
-        };
-        let id = Arc::clone(&known.id);
-        let mut session = Session::dormant(known);
-        session.process = Some(process);
-        self.cx.agents.enter(process, &id);
-        session.state = Some(SessionState::default());
-        // The store already has this share. Reading it again gives the same.
-        session.shared.extend(starter);
-        self.sessions.insert(Arc::clone(&id), session);
-        if !self.cx.agents.processes.contains_key(&process) {
-            // The agent process has exited. The client has already been told.
-            self.discard_session(&id);
-            return;
-        }
-        if let Some((session, cx)) = self.session(&id) {
-            Lifecycle::of(session, cx).record_handshake(process);
-        }
-        match opening {
-            CreationKind::New { params } => {
-                let purpose = PendingAgentRequest::New { session: Arc::clone(&id), client: client.clone() };
-                let params = in_folder(&params, &folder);
-                let rewrite = Rewrite { drops_hub_meta: true, ..Rewrite::default() };
-                let Some((_, line)) =
-                    self.cx.agents.build_request(process, "session/new", Some(&params), rewrite, purpose)
-                else {
-                    self.cx.refuse_busy(&client);
-                    self.discard_session(&id);
-                    return;
-                };
-                // Appended before it is sent, so that the log contains every request that an agent may have executed.
-                let _ = self.append(&id, Channel::ToAgent, line.as_str());
-                self.cx.outbox.push(Output::ToAgent { process, line, session: Some(id) });
-            }
-            CreationKind::Forked(Fork { request, answer, title }) => {
-                let _ = self.append(&id, Channel::ToAgent, request);
-                self.opened(process, &id, &client, &answer);
-                // The log of a copy begins without a prompt, but the session is not empty. It has the title of the
-                // original until it gets its own.
-                let copy = self.sessions.get(&id).filter(|copy| copy.title().is_none());
-                let own = copy.and_then(|copy| copy.agent_session().map(str::to_owned));
-                if let (Some(own), Some(title)) = (own, title) {
-                    let update = json!({"sessionUpdate": "session_info_update", "title": title}).to_string();
-                    let _ = self.append(&id, Channel::ToClient, lines::update(&own, &update));
-                }
-            }
-            CreationKind::Adopted { agent_session, params } => {
-                // Another client has adopted it first.
-                let known = self
-                    .cx
-                    .agents
-                    .processes
-                    .get(&process)
-                    .and_then(|process| process.sessions.get(&agent_session));
-                if let Some(known) = known.map(Arc::clone) {
-                    let message = format!("the hub already has this session, as {known}");
-                    let data = json!({"sessionId": &*known});
-                    self.cx.refuse(client.0, &client.1, codes::INVALID_PARAMS, message, Some(data));
-                    self.discard_session(&id);
-                    return;
-                }
-                self.append_hub_record(
-                    &id,
-                    &HubRecord::AgentSession(AgentSessionRecord::new(&*agent_session)),
-                );
-                let purpose = PendingAgentRequest::Adopt { session: Arc::clone(&id), client: client.clone() };
-                let params = in_folder(&params, &folder);
-                let rewrite = Rewrite { drops_hub_meta: true, ..Rewrite::default() };
-                let asked =
-                    self.cx.agents.build_request(process, "session/resume", Some(&params), rewrite, purpose);
-                let Some((_, line)) = asked else {
-                    self.cx.refuse_busy(&client);
-                    self.discard_session(&id);
-                    return;
-                };
-                let _ = self.append(&id, Channel::ToAgent, line.as_str());
-                // The history arrives before the response and becomes the beginning of the log.
-                self.bind_agent_session(process, &id, &agent_session);
-                self.cx.outbox.push(Output::ToAgent { process, line, session: Some(id) });
-            }
+            core.append_hub_record(&id, &HubRecord::AgentSession(AgentSessionRecord::new(&*agent_session)));
+            let purpose = PendingAgentRequest::Adopt { session: Arc::clone(&id), client: client.clone() };
+            let params = in_folder(&params, &folder);
+            let rewrite = Rewrite { drops_hub_meta: true, ..Rewrite::default() };
+            let asked =
+                core.cx.agents.build_request(process, "session/resume", Some(&params), rewrite, purpose);
+            let Some((_, line)) = asked else {
+                core.cx.refuse_busy(&client);
+                discard_session(core, &id);
+                return;
+            };
+            let _ = core.append(&id, Channel::ToAgent, line.as_str());
+            // The history arrives before the response and becomes the beginning of the log.
+            bind_agent_session(core, process, &id, &agent_session);
+            core.cx.outbox.push(Output::ToAgent { process, line, session: Some(id) });
         }
     }
+}
 
-    /// Handles the response of the agent to adopting a session.
-    pub(super) fn session_adopted(
-        &mut self,
-        id: &SessionId,
-        client: &(ConnectionId, RequestId<'static>),
-        outcome: Outcome,
-        line: &str,
-    ) {
-        let Outcome::Result(result) = outcome else {
-            self.cx.reply(client.0, &client.1, outcome);
-            self.discard_session(id);
-            return;
-        };
-        let _ = self.append(id, Channel::ToClient, line);
-        self.cx.outbox.push(Output::Changed { session: Arc::clone(id) });
-        let result = Raw::parse(result.as_str()).ok().filter(Raw::is_object);
-        let result = result.unwrap_or_else(|| Raw::from(json!({})));
-        let result_for_client = Outcome::Result(ADOPTED_SESSION.set(&result, &**id).to_string());
-        if let Some((session, cx)) = self.session(id) {
-            Delivery::of(session, cx).attach(
-                client.0,
-                Start::Beginning,
-                Some((client.1.clone(), result_for_client)),
-            );
-        }
+/// Handles the response of the agent to adopting a session.
+pub(super) fn session_adopted(
+    core: &mut Core,
+    id: &SessionId,
+    client: &(ConnectionId, RequestId<'static>),
+    outcome: Outcome,
+    line: &str,
+) {
+    let Outcome::Result(result) = outcome else {
+        core.cx.reply(client.0, &client.1, outcome);
+        discard_session(core, id);
+        return;
+    };
+    let _ = core.append(id, Channel::ToClient, line);
+    core.cx.outbox.push(Output::Changed { session: Arc::clone(id) });
+    let result = Raw::parse(result.as_str()).ok().filter(Raw::is_object);
+    let result = result.unwrap_or_else(|| Raw::from(json!({})));
+    let result_for_client = Outcome::Result(ADOPTED_SESSION.set(&result, &**id).to_string());
+    if let Some((session, cx)) = core.session(id) {
+        Delivery::of(session, cx).attach(
+            client.0,
+            Start::Beginning,
+            Some((client.1.clone(), result_for_client)),
+        );
     }
+}
 
-    /// Returns the agent's list of sessions with the hub's ids for those that the hub has.
-    pub(super) fn with_hub_ids(&self, process: AgentId, outcome: Outcome) -> Outcome {
-        let Outcome::Result(text) = &outcome else { return outcome };
-        let Ok(result) = Raw::parse(text.as_str()) else { return outcome };
-        let Some(sessions) = result.get("sessions") else { return outcome };
-        let agent = self
-            .cx
-            .agents
-            .processes
-            .get(&process)
-            .and_then(|process| self.cx.options.agents.get(process.agent));
-        let known: HashMap<&str, &SessionId> = self
-            .sessions
-            .values()
-            .filter(|session| Some(&session.info.agent) == agent)
-            .filter_map(|session| Some((session.agent_session_known()?, session.id())))
-            .collect();
-        let named = |entry: Raw<'_>| {
-            let id = lines::text_of(Some(&entry), "sessionId").and_then(|id| known.get(&*id).copied());
-            match id {
-                Some(id) => lines::merged(Some(&entry), &[("sessionId", &lines::quoted(id))]),
-                None => entry.as_str().to_owned(),
+/// Returns the agent's list of sessions with the hub's ids for those that the hub has.
+pub(super) fn with_hub_ids(core: &Core, process: AgentId, outcome: Outcome) -> Outcome {
+    let Outcome::Result(text) = &outcome else { return outcome };
+    let Ok(result) = Raw::parse(text.as_str()) else { return outcome };
+    let Some(sessions) = result.get("sessions") else { return outcome };
+    let agent =
+        core.cx.agents.processes.get(&process).and_then(|process| core.cx.options.agents.get(process.agent));
+    let known: HashMap<&str, &SessionId> = core
+        .sessions
+        .values()
+        .filter(|session| Some(&session.info.agent) == agent)
+        .filter_map(|session| Some((session.agent_session_known()?, session.id())))
+        .collect();
+    let named = |entry: Raw<'_>| {
+        let id = lines::text_of(Some(&entry), "sessionId").and_then(|id| known.get(&*id).copied());
+        match id {
+            Some(id) => lines::merged(Some(&entry), &[("sessionId", &lines::quoted(id))]),
+            None => entry.as_str().to_owned(),
+        }
+    };
+    let sessions: Vec<String> = sessions.items().map(named).collect();
+    Outcome::Result(lines::merged(Some(&result), &[("sessions", &format!("[{}]", sessions.join(",")))]))
+}
+
+/// Removes a session whose creation failed.
+pub(super) fn discard_session(core: &mut Core, id: &SessionId) {
+    drop_session(core, id);
+    core.cx.outbox.push(Output::Remove { session: Arc::clone(id) });
+}
+
+pub(super) fn drop_session(core: &mut Core, id: &SessionId) {
+    core.cx.outbox.summary_version += 1;
+    if let Some(mut session) = core.sessions.remove(id) {
+        core.cx.cluster.note_length(id, None);
+        for connection in std::mem::take(&mut session.subscribers) {
+            Delivery::of(&mut session, &mut core.cx).detach(connection);
+        }
+        let waiting = session.waiting.iter().filter_map(|(connection, line)| {
+            match Message::decode(line, WireFormat::Any) {
+                Ok(Message::Request(request)) => Some((*connection, request.id.into_owned())),
+                _ => None,
             }
-        };
-        let sessions: Vec<String> = sessions.items().map(named).collect();
-        Outcome::Result(lines::merged(Some(&result), &[("sessions", &format!("[{}]", sessions.join(",")))]))
-    }
-
-    /// Removes a session whose creation failed.
-    pub(super) fn discard_session(&mut self, id: &SessionId) {
-        self.drop_session(id);
-        self.cx.outbox.push(Output::Remove { session: Arc::clone(id) });
-    }
-
-    /// Removes dormant sessions whose logs no longer exist, because another process has deleted them.
-    pub(crate) fn keep_sessions(&mut self, has_log: impl Fn(&str) -> bool) {
-        let is_gone = |session: &&Session| {
-            session.process.is_none() && !session.is_resuming && session.next > 0 && !has_log(session.id())
-        };
-        let acked: Vec<SessionId> =
-            self.sessions.values().filter(is_gone).map(|session| Arc::clone(session.id())).collect();
-        for id in acked {
-            self.drop_session(&id);
+        });
+        let prompts = session.prompts.iter().map(|prompt| (prompt.connection, prompt.id.clone()));
+        for (connection, request) in waiting.chain(prompts).collect::<Vec<_>>() {
+            let (message, data) = (format!("session {id} was deleted"), json!({"sessionId": &**id}));
+            core.cx.refuse(connection, &request, codes::RESOURCE_NOT_FOUND, message, Some(data));
         }
     }
-
-    fn drop_session(&mut self, id: &SessionId) {
-        self.cx.outbox.summary_version += 1;
-        if let Some(mut session) = self.sessions.remove(id) {
-            self.cx.cluster.note_length(id, None);
-            for connection in std::mem::take(&mut session.subscribers) {
-                Delivery::of(&mut session, &mut self.cx).detach(connection);
-            }
-            let waiting = session.waiting.iter().filter_map(|(connection, line)| {
-                match Message::decode(line, WireFormat::Any) {
-                    Ok(Message::Request(request)) => Some((*connection, request.id.into_owned())),
-                    _ => None,
-                }
-            });
-            let prompts = session.prompts.iter().map(|prompt| (prompt.connection, prompt.id.clone()));
-            for (connection, request) in waiting.chain(prompts).collect::<Vec<_>>() {
-                let (message, data) = (format!("session {id} was deleted"), json!({"sessionId": &**id}));
-                self.cx.refuse(connection, &request, codes::RESOURCE_NOT_FOUND, message, Some(data));
-            }
-        }
-        for process in self.cx.agents.processes.values_mut() {
-            process.users.remove(id);
-            process.sessions.retain(|_, session| session != id);
-        }
+    for process in core.cx.agents.processes.values_mut() {
+        process.users.remove(id);
+        process.sessions.retain(|_, session| session != id);
     }
+}
 
-    /// Handles the response of the agent to `session/new`.
-    pub(super) fn opened(
-        &mut self,
-        process: AgentId,
-        id: &SessionId,
-        client: &(ConnectionId, RequestId<'static>),
-        answer: &str,
-    ) {
-        let result = match Message::decode(answer, WireFormat::Any) {
-            Ok(Message::Response(response)) => response.outcome.ok().map(Raw::into_owned),
-            _ => None,
-        };
-        let agent_session = result.as_ref().and_then(|result| lines::text_of(Some(result), "sessionId"));
-        let (Some(result), Some(agent_session)) = (&result, agent_session) else {
-            let message = "the agent's response to session/new has no sessionId";
-            self.cx.refuse(client.0, &client.1, codes::INTERNAL_ERROR, message, None);
-            self.discard_session(id);
-            return;
-        };
-        let agent_session = agent_session.into_owned();
-        self.append_hub_record(id, &HubRecord::AgentSession(AgentSessionRecord::new(&*agent_session)));
-        let _ = self.append(id, Channel::ToClient, answer);
-        self.cx.outbox.push(Output::Changed { session: Arc::clone(id) });
-        let result_for_client = with_session(result, id);
-        // The client that opened the session gets every record from the first one.
-        if let Some((session, cx)) = self.session(id) {
-            Delivery::of(session, cx).attach_first(client.0);
-        }
-        // The response precedes the updates that the agent has already sent: before it, the client does not know the
-        // session.
-        self.cx.reply(client.0, &client.1, Outcome::Result(result_for_client));
-        self.bind_agent_session(process, id, &agent_session);
+/// Handles the response of the agent to `session/new`.
+pub(super) fn opened(
+    core: &mut Core,
+    process: AgentId,
+    id: &SessionId,
+    client: &(ConnectionId, RequestId<'static>),
+    answer: &str,
+) {
+    let result = match Message::decode(answer, WireFormat::Any) {
+        Ok(Message::Response(response)) => response.outcome.ok().map(Raw::into_owned),
+        _ => None,
+    };
+    let agent_session = result.as_ref().and_then(|result| lines::text_of(Some(result), "sessionId"));
+    let (Some(result), Some(agent_session)) = (&result, agent_session) else {
+        let message = "the agent's response to session/new has no sessionId";
+        core.cx.refuse(client.0, &client.1, codes::INTERNAL_ERROR, message, None);
+        discard_session(core, id);
+        return;
+    };
+    let agent_session = agent_session.into_owned();
+    core.append_hub_record(id, &HubRecord::AgentSession(AgentSessionRecord::new(&*agent_session)));
+    let _ = core.append(id, Channel::ToClient, answer);
+    core.cx.outbox.push(Output::Changed { session: Arc::clone(id) });
+    let result_for_client = with_session(result, id);
+    // The client that opened the session gets every record from the first one.
+    if let Some((session, cx)) = core.session(id) {
+        Delivery::of(session, cx).attach_first(client.0);
     }
+    // The response precedes the updates that the agent has already sent: before it, the client does not know the
+    // session.
+    core.cx.reply(client.0, &client.1, Outcome::Result(result_for_client));
+    bind_agent_session(core, process, id, &agent_session);
+}
 
-    /// Binds a session to its id at the agent. The lines that the agent has already sent about it are appended to its
-    /// log.
-    pub(super) fn bind_agent_session(&mut self, process: AgentId, id: &SessionId, agent_session: &str) {
-        let Some(known) = self.cx.agents.processes.get_mut(&process) else { return };
-        known.sessions.insert(agent_session.to_owned(), Arc::clone(id));
-        let early = std::mem::take(&mut known.early);
-        known.early_bytes = 0;
-        if let Some(notice) = known.confinement.clone() {
-            self.confinement_notice_in(process, agent_session, &notice);
-        }
-        for (session, line) in early {
-            if session == agent_session {
-                self.agent_line(process, &line);
-            } else if let Some(known) = self.cx.agents.processes.get_mut(&process) {
-                known.early_bytes += line.len();
-                known.early.push_back((session, line));
-            }
+/// Binds a session to its id at the agent. The lines that the agent has already sent about it are appended to its
+/// log.
+pub(super) fn bind_agent_session(core: &mut Core, process: AgentId, id: &SessionId, agent_session: &str) {
+    let Some(known) = core.cx.agents.processes.get_mut(&process) else { return };
+    known.sessions.insert(agent_session.to_owned(), Arc::clone(id));
+    let early = std::mem::take(&mut known.early);
+    known.early_bytes = 0;
+    if let Some(notice) = known.confinement.clone() {
+        agent_lines::confinement_notice_in(core, process, agent_session, &notice);
+    }
+    for (session, line) in early {
+        if session == agent_session {
+            agent_lines::agent_line(core, process, &line);
+        } else if let Some(known) = core.cx.agents.processes.get_mut(&process) {
+            known.early_bytes += line.len();
+            known.early.push_back((session, line));
         }
     }
 }

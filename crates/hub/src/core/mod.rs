@@ -48,20 +48,27 @@ pub(crate) mod session_state;
 mod tests;
 mod unresponsive;
 
+use crate::agent_task::LineSession;
+use crate::session_event::{AnswerResult, PendingQuestionEvent, SessionEvent};
+use connection::{Connection, Start};
 use delivery::Delivery;
 use lifecycle::Lifecycle;
+use questions::Questions;
+use requests::client_mut;
+use serde_json::json;
 use services::Services;
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use session_events::SessionEvents;
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-
-use switchboard_acp::Raw;
 use switchboard_acp::extensions::HubRecord;
+use switchboard_acp::{Raw, Side};
+use switchboard_bridge::{Loss, Version};
+use switchboard_transport::{ConfinementNotice, SharedText};
+
 use switchboard_acp::rpc::{RequestId, codes};
-use switchboard_store::{Channel, Role};
-use switchboard_transport::SharedText;
+use switchboard_store::{Channel, Moment, Role};
 
 use crate::policy::Policy;
-use crate::session_event::SessionEvent;
 pub use agent_process::NO_HANDSHAKE;
 pub(crate) use capabilities::RESUMABLE;
 use context::Context;
@@ -383,7 +390,7 @@ impl Core {
     /// Takes the next output.
     pub(crate) fn next_output(&mut self) -> Option<Output> {
         while let Some(id) = self.cx.to_replace.pop_front() {
-            self.replace_agent(&id);
+            unresponsive::replace_agent(self, &id);
         }
         self.cx.outbox.queue.pop_front()
     }
@@ -452,7 +459,7 @@ impl Core {
         // The log is read again before the session is used: the state may be ahead of it.
         session.state = None;
         session.reset_tail(session.next);
-        self.ownership_lost(id);
+        ownership::ownership_lost(self, id);
         self.cx.outbox.report(format!("cannot write the log of session {id}: {reason}"));
         if let Some(process) = process {
             if let Some(agent_session) = agent_session {
@@ -464,7 +471,7 @@ impl Core {
             if let Some((session, cx)) = self.session(id) {
                 session.release_process(cx, process);
             }
-            self.end_unused_process(process, reason);
+            ownership::end_unused_process(self, process, reason);
         }
         for connection in attached {
             self.close_connection(connection, format!("cannot write the log of session {id}: {reason}"));
@@ -491,7 +498,7 @@ impl Core {
             }
         }
         if is_new {
-            self.discard_session(id);
+            lifecycle::discard_session(self, id);
         }
     }
 
@@ -642,6 +649,306 @@ impl Core {
                 Delivery::of(session, &mut self.cx).reply_after(connection, request, outcome, Some(after));
             }
             None => self.cx.reply(connection, request, outcome),
+        }
+    }
+
+    /// Handles a line of an agent, in version 2.
+    pub(crate) fn agent_line(&mut self, process: AgentId, line: &str) {
+        agent_lines::agent_line(self, process, line);
+    }
+
+    /// Records a line as it was on the wire, on the agent's side of a translation.
+    pub(crate) fn wire_line(&mut self, process: AgentId, about: &LineSession, from: Side, text: &str) {
+        agent_lines::wire_line(self, process, about, from, text);
+    }
+
+    /// Records a loss of the translation to or from an agent.
+    pub(crate) fn agent_loss(&mut self, process: AgentId, loss: &Loss) {
+        if let Some(session) =
+            loss.session.as_deref().and_then(|session| agent_lines::session_of(self, process, session))
+        {
+            let _ = self.append(&session, Channel::Diagnostic, loss.to_json());
+        } else {
+            agent_lines::record_beside(self, process, Channel::Diagnostic, &loss.to_json());
+        }
+    }
+
+    /// Records a line that an agent wrote to its standard error.
+    pub(crate) fn agent_stderr(&mut self, process: AgentId, text: &str) {
+        agent_lines::record_beside(self, process, Channel::StandardError, text);
+        if self.cx.options.reports_standard_error {
+            let agent = self.cx.name_of(process);
+            self.cx.outbox.report(format!("agent {agent}: {text}"));
+        }
+    }
+
+    /// Shows a notice about the confinement of a process in its sessions. The first one says how it is confined.
+    pub(crate) fn confinement_notice(&mut self, process: AgentId, notice: ConfinementNotice) {
+        let Some(known) = self.cx.agents.processes.get_mut(&process) else { return };
+        let sessions: Vec<String> = known.sessions.keys().cloned().collect();
+        if known.confinement.is_none() {
+            known.record_handshake_line(Channel::Process, &notice.title);
+            known.confinement = Some(notice);
+            return;
+        }
+        for session in sessions {
+            agent_lines::confinement_notice_in(self, process, &session, &notice);
+        }
+    }
+
+    /// Handles a line on an agent's standard output that is not a JSON-RPC message. The first lines are reported and
+    /// recorded; afterwards only their number is, at intervals.
+    pub(crate) fn invalid_line(&mut self, process: AgentId, text: &str) {
+        agent_lines::invalid_line(self, process, text);
+    }
+
+    /// Stores the protocol version that an agent has chosen.
+    pub(crate) fn version_negotiated(&mut self, process: AgentId, version: Version) {
+        if let Some(process) = self.cx.agents.processes.get_mut(&process) {
+            process.version = version.number();
+        }
+    }
+
+    /// Handles the exit of a process, or its failure to start. Its sessions become dormant.
+    pub(crate) fn agent_exited(&mut self, id: AgentId, reason: &str, last_lines: &[String]) {
+        agent_process::agent_exited(self, id, reason, last_lines);
+    }
+
+    /// Ends unused processes and those that do not complete the handshake. Runs all other timeouts.
+    pub(crate) fn tick(&mut self) {
+        agent_process::tick(self);
+    }
+
+    /// Shuts down: starts no new work and ends all processes.
+    pub(crate) fn end(&mut self, reason: &str) {
+        agent_process::shut_down(self, reason);
+    }
+
+    /// Closes the connection of a client for which the log cannot be read: a gap must not go unnoticed.
+    pub(crate) fn read_failed(&mut self, connection: ConnectionId, id: &SessionId, reason: &str) {
+        let client = self.cx.clients.connections.get(&connection);
+        // A session that was deleted meanwhile has no log.
+        if client.is_some_and(|client| client.subscriptions.contains_key(id)) {
+            self.cx.outbox.report(format!("cannot read the log of session {id}: {reason}"));
+            self.close_connection(connection, format!("cannot read the log of session {id}"));
+        }
+    }
+
+    /// Resumes a session after the cursor of a client whose connection was interrupted.
+    pub(crate) fn resume_at(
+        &mut self,
+        connection: ConnectionId,
+        id: &str,
+        cursor: &str,
+    ) -> Result<(), ResumeError> {
+        let Some(client) = self.cx.clients.connections.get(&connection) else {
+            return Err(ResumeError::UnknownSession);
+        };
+        let session = self.sessions.get(id).filter(|session| session.is_visible_to(&client.identity));
+        let session = session.ok_or(ResumeError::UnknownSession)?;
+        let held = lines::parse_cursor(id, cursor).filter(|held| held.end <= session.next);
+        let held = held.ok_or(ResumeError::UnknownCursor)?;
+        let id = Arc::clone(session.id());
+        if session.state.is_none() {
+            // Attaching needs no state, but delivery does.
+            if let Some((session, cx)) = self.session(&id) {
+                session.load(cx);
+            }
+        }
+        // Pending questions are asked again under the same ids.
+        let pending =
+            self.session(&id).and_then(|(session, cx)| Delivery::of(session, cx).take_answer(connection));
+        if let Some((session, cx)) = self.session(&id) {
+            Delivery::of(session, cx).attach(connection, Start::After(held), pending);
+        }
+        Ok(())
+    }
+
+    /// Handles the reply of another hub; `None` if it did not reply in time.
+    pub(crate) fn forward_answered(&mut self, ticket: u64, reply: Option<&str>) {
+        forwarding::forward_answered(self, ticket, reply);
+    }
+
+    /// Handles a request that another hub has forwarded, with its idempotency key.
+    pub(crate) fn receive_forwarded(&mut self, key: &str, message: &str) {
+        forwarding::receive_forwarded(self, key, message);
+    }
+
+    /// Continues after the log of a session was created, or could not be.
+    pub(crate) fn created(&mut self, ticket: u64, known: Result<SessionInfo, String>) {
+        lifecycle::created(self, ticket, known);
+    }
+
+    /// Removes dormant sessions whose logs no longer exist, because another process has deleted them.
+    pub(crate) fn keep_sessions(&mut self, has_log: impl Fn(&str) -> bool) {
+        let is_gone = |session: &&Session| {
+            session.process.is_none() && !session.is_resuming && session.next > 0 && !has_log(session.id())
+        };
+        let acked: Vec<SessionId> =
+            self.sessions.values().filter(is_gone).map(|session| Arc::clone(session.id())).collect();
+        for id in acked {
+            lifecycle::drop_session(self, &id);
+        }
+    }
+
+    /// Records a loss of the translation for a client. A dormant session is not written to: the losses of its history
+    /// were recorded when they happened, or are counted with the next work.
+    pub(crate) fn client_loss(&mut self, connection: ConnectionId, loss: &Loss) {
+        match &loss.session {
+            Some(session) => losses::record_loss(self, connection, session, &loss.to_json()),
+            None => self.cx.outbox.report(format!("loss in the translation for a client: {loss}")),
+        }
+    }
+
+    /// Takes the result of a lookup; `None` if the message was not found.
+    pub(crate) fn message_found(&mut self, connection: ConnectionId, offset: Result<Option<u64>, String>) {
+        message_lookup::message_found(self, connection, offset);
+    }
+
+    /// Returns whether this hub owns a session.
+    fn is_owner(&self, id: &SessionId) -> bool {
+        self.sessions.get(id).is_none_or(|session| session.is_owned)
+    }
+
+    /// Takes the result of acquiring a session.
+    pub(crate) fn ownership_known(&mut self, id: &SessionId, owned: Result<Ownership, String>) {
+        ownership::ownership_known(self, id, owned);
+    }
+
+    /// Applies records of another hub, which owns the session.
+    pub(crate) fn follow_records(&mut self, id: &str, hub: &Arc<str>, records: &[(u64, Channel, Arc<str>)]) {
+        if let Some((session, cx)) = self.session(id) {
+            session.follow(cx, hub, records);
+        }
+    }
+
+    /// Queues the prompts again that an exited process has not received, named by the agent's session ids. Must be
+    /// called before [`Core::agent_exited`], which fails all other prompts.
+    pub(crate) fn undelivered(&mut self, process: AgentId, agent_sessions: &[String]) {
+        redelivery::undelivered(self, process, agent_sessions);
+    }
+
+    /// Registers a client connection. With `dedups_by_id` (HTTP), the request id is the idempotency key of a prompt.
+    pub(crate) fn connected(
+        &mut self,
+        connection: ConnectionId,
+        identity: Identity,
+        agent: usize,
+        is_named: bool,
+        dedups_by_id: bool,
+    ) {
+        self.cx
+            .clients
+            .connections
+            .insert(connection, Connection::new(identity, agent, is_named, dedups_by_id));
+    }
+
+    /// Notes that the lines of a client are translated by the hub.
+    pub(crate) fn translated(&mut self, connection: ConnectionId) {
+        client_mut(self, connection, |client| client.is_translated = true);
+    }
+
+    /// Removes a client that has disconnected. Its sessions and their work continue.
+    pub(crate) fn disconnected(&mut self, connection: ConnectionId) {
+        let Some(client) = self.cx.clients.connections.get(&connection) else { return };
+        let (name, version) = client.client.clone();
+        let attached: Vec<SessionId> = client.subscriptions.keys().cloned().collect();
+        for session in attached {
+            if let Some((session, cx)) = self.session(&session) {
+                Delivery::of(session, cx).detach(connection);
+            }
+            let client = json!({"clientId": connection.to_string(), "name": name, "version": version});
+            let [date, time] = Moment(self.cx.outbox.time).date_and_time();
+            let left = json!({
+                "sessionUpdate": "client_disconnected", "client": client, "timestamp": format!("{date}T{time}Z"),
+            });
+            if let Some((session, cx)) = self.session(&session) {
+                session.notice(cx, &left, None);
+            }
+        }
+        self.cx.direct_questions().cancel_direct_of_client(connection);
+        self.cx.clients.connections.remove(&connection);
+    }
+
+    /// Applies a change of a client's token; `None` if it was revoked.
+    pub(crate) fn access_changed(&mut self, connection: ConnectionId, identity: Option<Identity>) {
+        let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return };
+        let Some(identity) = identity else {
+            let reason = "the token was revoked".to_owned();
+            self.cx.outbox.push(Output::Close { connection, code: 4401, reason });
+            self.disconnected(connection);
+            return;
+        };
+        client.identity = identity;
+        let identity = client.identity.clone();
+        let attached: Vec<SessionId> = client.subscriptions.keys().cloned().collect();
+        for id in attached {
+            if self.sessions.get(&id).is_some_and(|session| !session.is_visible_to(&identity)) {
+                if let Some((session, cx)) = self.session(&id) {
+                    Delivery::of(session, cx).detach(connection);
+                }
+            }
+        }
+    }
+
+    /// Sets the tokens that sessions are shared with.
+    pub(crate) fn set_shares(&mut self, mut shares: HashMap<String, Vec<Starter>>) {
+        for (id, session) in &mut self.sessions {
+            session.shared = shares.remove(&**id).unwrap_or_default().into_iter().collect();
+        }
+    }
+
+    /// Pauses a connection that has moved to a new socket, until the client sends its cursors.
+    pub(crate) fn reconnected(&mut self, connection: ConnectionId) {
+        if let Some(client) = self.cx.clients.connections.get_mut(&connection) {
+            client.is_paused = true;
+        }
+    }
+
+    /// Handles a message of a client, in version 2.
+    pub(crate) fn client_line(&mut self, connection: ConnectionId, line: &Arc<str>) {
+        requests::client_line(self, connection, line);
+    }
+
+    /// Takes the state of a session that was loaded, with the length of its log.
+    pub(crate) fn loaded(&mut self, id: &str, state: Result<(SessionState, u64), String>) {
+        let Some((id, _)) = self.sessions.get_key_value(id) else {
+            let done: SessionId = id.into();
+            return self.recover_next(Some(&done));
+        };
+        let id = Arc::clone(id);
+        requests::was_loaded(self, &id, state);
+        self.recover_next(Some(&id));
+    }
+
+    /// Enables [`Output::Event`].
+    pub(crate) fn enable_events(&mut self) {
+        self.cx.has_events = true;
+    }
+
+    /// Evaluates the policy again for all pending questions, after the rules have changed. Returns the questions that
+    /// are answered now.
+    pub(crate) fn reevaluate_policy(&mut self) -> Vec<(SessionId, RequestId<'static>)> {
+        let mut answered = Vec::new();
+        for (id, session) in &mut self.sessions {
+            let ids = Questions::of(session, &mut self.cx).reevaluate();
+            answered.extend(ids.into_iter().map(|question| (Arc::clone(id), question)));
+        }
+        answered
+    }
+
+    /// Answers a question with an option that holds once, if the question is still as it was shown. `by` is recorded as
+    /// the client.
+    pub(crate) fn answer_shown(
+        &mut self,
+        id: &str,
+        shown: &PendingQuestionEvent,
+        option: &str,
+        by: &str,
+    ) -> AnswerResult {
+        match self.session(id) {
+            Some((session, cx)) => SessionEvents::of(session, cx).answer_shown(shown, option, by),
+            None => AnswerResult::NotPending,
         }
     }
 }

@@ -53,4 +53,20 @@ impl Outbox {
         let line = lines::answer(id, &Outcome::error(code, message, None));
         self.push(Output::ToAgent { process, line, session: None });
     }
+
+    /// Drops the prompts for an exited process that are still in the output queue. Returns the agent's session ids.
+    pub(super) fn take_unsent(&mut self, id: AgentId) -> Vec<String> {
+        let mut prompted_session = Vec::new();
+        self.queue.retain(|output| match output {
+            Output::ToAgent { process, line, .. } if *process == id => match lines::prompted_session(line) {
+                Some(session) => {
+                    prompted_session.push(session);
+                    false
+                }
+                None => true,
+            },
+            _ => true,
+        });
+        prompted_session
+    }
 }

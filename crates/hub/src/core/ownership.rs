@@ -7,13 +7,15 @@
 use super::delivery::Delivery;
 use super::lifecycle::Lifecycle;
 use super::questions::Questions;
+use super::{
+    AgentId, ConnectionId, Core, Output, SessionId, SessionState, agent_process, forwarding, requests,
+};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::Value;
 use switchboard_acp::rpc::codes;
-use switchboard_store::Channel;
 
 use super::agent_process::PendingAgentRequest;
 use super::connection::ReplyCache;
@@ -21,7 +23,6 @@ use super::forwarding::{ForwardedRequest, ReceivedRequest};
 use super::lines::Outcome;
 use super::notices::ClientAction;
 use super::session::Session;
-use super::{AgentId, ConnectionId, Core, Output, SessionId, SessionState};
 
 /// Recorded in a session whose owner, with the agent, has disappeared.
 const OWNER_GONE: &str = "the turn was interrupted: the hub that ran the agent has disappeared";
@@ -121,218 +122,202 @@ impl Cluster {
     }
 }
 
-impl Core {
-    /// Returns whether this hub owns a session.
-    pub(super) fn is_owner(&self, id: &SessionId) -> bool {
-        self.sessions.get(id).is_none_or(|session| session.is_owned)
-    }
-
-    /// Takes the result of acquiring a session.
-    pub(crate) fn ownership_known(&mut self, id: &SessionId, owned: Result<Ownership, String>) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
-        session.is_acquiring = false;
-        // Taken before the match: messages that are dispatched below may wait again.
-        let waiting = std::mem::take(&mut session.waiting);
-        match owned {
-            Ok(Ownership::HeldBy(hub)) => {
-                // The log knows the owner earlier than the periodic list of hubs does.
-                self.cx.cluster.hubs.entry(Arc::clone(&hub)).or_default();
-                session.hub = Some(hub);
+/// Takes the result of acquiring a session.
+pub(super) fn ownership_known(core: &mut Core, id: &SessionId, owned: Result<Ownership, String>) {
+    let Some(session) = core.sessions.get_mut(id) else { return };
+    session.is_acquiring = false;
+    // Taken before the match: messages that are dispatched below may wait again.
+    let waiting = std::mem::take(&mut session.waiting);
+    match owned {
+        Ok(Ownership::HeldBy(hub)) => {
+            // The log knows the owner earlier than the periodic list of hubs does.
+            core.cx.cluster.hubs.entry(Arc::clone(&hub)).or_default();
+            session.hub = Some(hub);
+        }
+        Ok(Ownership::Acquired(state, length)) => {
+            session.is_owned = true;
+            session.hub = None;
+            // Order matters: first the state of the log, then the record that the turn of the previous owner was
+            // interrupted, then delivery of both, and only then requests that were forwarded to the previous owner.
+            replace_state(core, id, *state, length);
+            if let Some((session, cx)) = core.session(id) {
+                Lifecycle::of(session, cx).interrupt(OWNER_GONE, None);
             }
-            Ok(Ownership::Acquired(state, length)) => {
-                session.is_owned = true;
-                session.hub = None;
-                // Order matters: first the state of the log, then the record that the turn of the previous owner was
-                // interrupted, then delivery of both, and only then requests that were forwarded to the previous owner.
-                self.replace_state(id, *state, length);
-                if let Some((session, cx)) = self.session(id) {
-                    Lifecycle::of(session, cx).interrupt(OWNER_GONE, None);
-                }
-                if let Some((session, cx)) = self.session(id) {
-                    Delivery::of(session, cx).deliver_all();
-                }
-                let forwarded =
-                    self.cx.cluster.forwarded.iter().filter(|(_, forwarded)| forwarded.session == *id);
-                for ticket in forwarded.map(|(ticket, _)| *ticket).collect::<Vec<_>>() {
-                    self.retry_forwarded(ticket, false);
-                }
+            if let Some((session, cx)) = core.session(id) {
+                Delivery::of(session, cx).deliver_all();
             }
-            Err(reason) => {
-                for (connection, line) in waiting {
-                    let message = format!("cannot write the log of session {id}: {reason}");
-                    let error = Outcome::error(codes::INTERNAL_ERROR, message, None);
-                    self.cx.refuse_waiting(connection, &line, &error);
-                }
-                return;
+            let forwarded =
+                core.cx.cluster.forwarded.iter().filter(|(_, forwarded)| forwarded.session == *id);
+            for ticket in forwarded.map(|(ticket, _)| *ticket).collect::<Vec<_>>() {
+                forwarding::retry_forwarded(core, ticket, false);
             }
         }
-        for (connection, line) in waiting {
-            self.dispatch(connection, &line);
-        }
-    }
-
-    /// Replaces the state of a session by that of its log.
-    fn replace_state(&mut self, id: &SessionId, state: SessionState, length: u64) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
-        let is_closed = |offset: &u64| !state.questions.contains_key(offset);
-        let before = session.state.as_ref().map(|state| state.questions.keys().copied());
-        let closed: Vec<u64> = before.into_iter().flatten().filter(is_closed).collect();
-        session.state = Some(state);
-        session.reset_tail(length);
-        self.cx.cluster.note_length(id, Some(length));
-        for offset in closed {
-            if let Some((session, cx)) = self.session(id) {
-                Questions::of(session, cx).cancel_asked(offset, None);
+        Err(reason) => {
+            for (connection, line) in waiting {
+                let message = format!("cannot write the log of session {id}: {reason}");
+                let error = Outcome::error(codes::INTERNAL_ERROR, message, None);
+                core.cx.refuse_waiting(connection, &line, &error);
             }
-        }
-    }
-
-    /// Applies records of another hub, which owns the session.
-    pub(crate) fn follow_records(&mut self, id: &str, hub: &Arc<str>, records: &[(u64, Channel, Arc<str>)]) {
-        if let Some((session, cx)) = self.session(id) {
-            session.follow(cx, hub, records);
-        }
-    }
-
-    /// Handles the loss of ownership: another hub writes the session now.
-    pub(super) fn ownership_lost(&mut self, id: &SessionId) {
-        if self.cx.options.name.is_none() {
             return;
         }
-        // Cached replies may refer to records that were not written.
-        self.cx.cluster.replies = ReplyCache::default();
-        if let Some((session, cx)) = self.session(id) {
+    }
+    for (connection, line) in waiting {
+        requests::dispatch(core, connection, &line);
+    }
+}
+
+/// Replaces the state of a session by that of its log.
+pub(super) fn replace_state(core: &mut Core, id: &SessionId, state: SessionState, length: u64) {
+    let Some(session) = core.sessions.get_mut(id) else { return };
+    let is_closed = |offset: &u64| !state.questions.contains_key(offset);
+    let before = session.state.as_ref().map(|state| state.questions.keys().copied());
+    let closed: Vec<u64> = before.into_iter().flatten().filter(is_closed).collect();
+    session.state = Some(state);
+    session.reset_tail(length);
+    core.cx.cluster.note_length(id, Some(length));
+    for offset in closed {
+        if let Some((session, cx)) = core.session(id) {
+            Questions::of(session, cx).cancel_asked(offset, None);
+        }
+    }
+}
+
+/// Handles the loss of ownership: another hub writes the session now.
+pub(super) fn ownership_lost(core: &mut Core, id: &SessionId) {
+    if core.cx.options.name.is_none() {
+        return;
+    }
+    // Cached replies may refer to records that were not written.
+    core.cx.cluster.replies = ReplyCache::default();
+    if let Some((session, cx)) = core.session(id) {
+        session.release_parked(cx);
+    }
+    let Some(session) = core.sessions.get_mut(id) else { return };
+    // From here on nothing can be appended. Everything that needs an append is refused below instead of being
+    // dropped.
+    session.is_owned = false;
+    session.hub = None;
+    let waiting = std::mem::take(&mut session.waiting);
+    let mut unanswered: Vec<_> =
+        session.prompts.drain(..).map(|prompt| (prompt.connection, prompt.id)).collect();
+    for process in core.cx.agents.processes.values_mut() {
+        let is_its = |purpose: &PendingAgentRequest| match purpose {
+            PendingAgentRequest::Prompt { session, .. } => session == id,
+            PendingAgentRequest::Forwarded { session, .. } => session.as_ref() == Some(id),
+            // The next owner resumes the session itself.
+            PendingAgentRequest::Resume { session } | PendingAgentRequest::Recreate { session, .. } => {
+                session == id
+            }
+            _ => false,
+        };
+        for request in process.pending.drain_if(|_, _, purpose| is_its(purpose)) {
+            if let PendingAgentRequest::Prompt { client, .. }
+            | PendingAgentRequest::Forwarded { client, .. } = request.about
+            {
+                unanswered.push(client);
+            }
+        }
+    }
+    let error = Outcome::error(
+        codes::INTERNAL_ERROR,
+        "another hub has taken over this session; send the request again",
+        None,
+    );
+    for (connection, line) in waiting {
+        core.cx.refuse_waiting(connection, &line, &error);
+    }
+    for (connection, request) in unanswered {
+        match core.cx.clients.connections.get(&connection).and_then(|client| client.forwarded_key.clone()) {
+            Some(key) => core.cx.reject_not_owner(key, id),
+            None => core.cx.decline(connection, &request, error.clone()),
+        }
+    }
+}
+
+/// Ends an agent process without sessions, after another hub has taken over the last one.
+pub(super) fn end_unused_process(core: &mut Core, id: AgentId, reason: &str) {
+    let is_used = core.sessions.values().any(|session| session.process == Some(id))
+        || core.cx.agents.creating.values().any(|creating| creating.process == id);
+    if core.cx.options.name.is_some() && !is_used {
+        core.cx.outbox.push(Output::EndAgent { process: id });
+        agent_process::agent_exited(core, id, reason, &[]);
+    }
+}
+
+/// Releases sessions without work, sends forwarded requests again, and acquires sessions whose owner has
+/// disappeared.
+pub(super) fn check_cluster(core: &mut Core) {
+    if core.cx.options.name.is_none() || core.cx.outbox.now < core.cx.cluster.checked_at + CHECK_INTERVAL {
+        return;
+    }
+    core.cx.cluster.checked_at = core.cx.outbox.now;
+    let is_well = core.cx.log_problem.is_none() && !core.cx.is_ending;
+    match core.cx.log_problem.clone() {
+        None => core.cx.cluster.problem_since = None,
+        Some(problem) => {
+            let since = *core.cx.cluster.problem_since.get_or_insert(core.cx.outbox.now);
+            if core.cx.outbox.now.saturating_sub(since) >= FORWARD_TIMEOUT {
+                forwarding::fail_forwarded(core, &problem);
+            }
+        }
+    }
+    // Forwarded requests without a reply are sent again with the same idempotency key, so the owner executes them
+    // once.
+    let due: Vec<u64> = core
+        .cx
+        .cluster
+        .forwarded
+        .iter_mut()
+        .filter_map(|(ticket, forwarded)| std::mem::take(&mut forwarded.is_due).then_some(*ticket))
+        .collect();
+    for ticket in due {
+        let Some(ForwardedRequest { hub, message, is_refused, is_superseded, .. }) =
+            core.cx.cluster.forwarded.get(&ticket)
+        else {
+            continue;
+        };
+        if *is_superseded {
+            forwarding::resend_forwarded(core, ticket);
+        } else if *is_refused {
+            forwarding::retry_forwarded(core, ticket, true);
+        } else if core.cx.cluster.hubs.contains_key(hub) || !is_well {
+            let (hub, message) = (Arc::clone(hub), Arc::clone(message));
+            core.cx.outbox.push(Output::Forward { hub, ticket, message });
+        } else {
+            forwarding::retry_forwarded(core, ticket, false);
+        }
+    }
+    let mut unneeded = Vec::new();
+    let mut orphaned = Vec::new();
+    for session in core.sessions.values() {
+        if session.is_owned && is_unneeded(session) {
+            unneeded.push(Arc::clone(session.id()));
+        }
+        let is_at_work = |state: &SessionState| state.is_busy() || !state.questions.is_empty();
+        let has_hub = session.hub.as_ref().is_some_and(|hub| core.cx.cluster.hubs.contains_key(hub));
+        // A live hub may have lost the session without a client there noticing.
+        let due = match has_hub {
+            true => session.acquire_started_at.max(session.last_heard_at) + SILENCE,
+            false => session.acquire_started_at + CHECK_INTERVAL,
+        };
+        let is_followed = !session.is_owned && session.state.as_ref().is_some_and(is_at_work);
+        if is_followed && is_well && core.cx.outbox.now >= due {
+            orphaned.push(Arc::clone(session.id()));
+        }
+    }
+    // Released explicitly, so that another hub can acquire the session at once.
+    for id in unneeded {
+        if let Some(session) = core.sessions.get_mut(&id) {
+            session.is_owned = false;
+        }
+        if let Some((session, cx)) = core.session(&id) {
             session.release_parked(cx);
         }
-        let Some(session) = self.sessions.get_mut(id) else { return };
-        // From here on nothing can be appended. Everything that needs an append is refused below instead of being
-        // dropped.
-        session.is_owned = false;
-        session.hub = None;
-        let waiting = std::mem::take(&mut session.waiting);
-        let mut unanswered: Vec<_> =
-            session.prompts.drain(..).map(|prompt| (prompt.connection, prompt.id)).collect();
-        for process in self.cx.agents.processes.values_mut() {
-            let is_its = |purpose: &PendingAgentRequest| match purpose {
-                PendingAgentRequest::Prompt { session, .. } => session == id,
-                PendingAgentRequest::Forwarded { session, .. } => session.as_ref() == Some(id),
-                // The next owner resumes the session itself.
-                PendingAgentRequest::Resume { session } | PendingAgentRequest::Recreate { session, .. } => {
-                    session == id
-                }
-                _ => false,
-            };
-            for request in process.pending.drain_if(|_, _, purpose| is_its(purpose)) {
-                if let PendingAgentRequest::Prompt { client, .. }
-                | PendingAgentRequest::Forwarded { client, .. } = request.about
-                {
-                    unanswered.push(client);
-                }
-            }
-        }
-        let error = Outcome::error(
-            codes::INTERNAL_ERROR,
-            "another hub has taken over this session; send the request again",
-            None,
-        );
-        for (connection, line) in waiting {
-            self.cx.refuse_waiting(connection, &line, &error);
-        }
-        for (connection, request) in unanswered {
-            match self.cx.clients.connections.get(&connection).and_then(|client| client.forwarded_key.clone())
-            {
-                Some(key) => self.cx.reject_not_owner(key, id),
-                None => self.cx.decline(connection, &request, error.clone()),
-            }
-        }
+        core.cx.outbox.push(Output::Release { session: id });
     }
-
-    /// Ends an agent process without sessions, after another hub has taken over the last one.
-    pub(super) fn end_unused_process(&mut self, id: AgentId, reason: &str) {
-        let is_used = self.sessions.values().any(|session| session.process == Some(id))
-            || self.cx.agents.creating.values().any(|creating| creating.process == id);
-        if self.cx.options.name.is_some() && !is_used {
-            self.cx.outbox.push(Output::EndAgent { process: id });
-            self.agent_exited(id, reason, &[]);
-        }
-    }
-
-    /// Releases sessions without work, sends forwarded requests again, and acquires sessions whose owner has
-    /// disappeared.
-    pub(super) fn check_cluster(&mut self) {
-        if self.cx.options.name.is_none() || self.cx.outbox.now < self.cx.cluster.checked_at + CHECK_INTERVAL
-        {
-            return;
-        }
-        self.cx.cluster.checked_at = self.cx.outbox.now;
-        let is_well = self.cx.log_problem.is_none() && !self.cx.is_ending;
-        match self.cx.log_problem.clone() {
-            None => self.cx.cluster.problem_since = None,
-            Some(problem) => {
-                let since = *self.cx.cluster.problem_since.get_or_insert(self.cx.outbox.now);
-                if self.cx.outbox.now.saturating_sub(since) >= FORWARD_TIMEOUT {
-                    self.fail_forwarded(&problem);
-                }
-            }
-        }
-        // Forwarded requests without a reply are sent again with the same idempotency key, so the owner executes them
-        // once.
-        let due: Vec<u64> = self
-            .cx
-            .cluster
-            .forwarded
-            .iter_mut()
-            .filter_map(|(ticket, forwarded)| std::mem::take(&mut forwarded.is_due).then_some(*ticket))
-            .collect();
-        for ticket in due {
-            let Some(ForwardedRequest { hub, message, is_refused, is_superseded, .. }) =
-                self.cx.cluster.forwarded.get(&ticket)
-            else {
-                continue;
-            };
-            if *is_superseded {
-                self.resend_forwarded(ticket);
-            } else if *is_refused {
-                self.retry_forwarded(ticket, true);
-            } else if self.cx.cluster.hubs.contains_key(hub) || !is_well {
-                let (hub, message) = (Arc::clone(hub), Arc::clone(message));
-                self.cx.outbox.push(Output::Forward { hub, ticket, message });
-            } else {
-                self.retry_forwarded(ticket, false);
-            }
-        }
-        let mut unneeded = Vec::new();
-        let mut orphaned = Vec::new();
-        for session in self.sessions.values() {
-            if session.is_owned && is_unneeded(session) {
-                unneeded.push(Arc::clone(session.id()));
-            }
-            let is_at_work = |state: &SessionState| state.is_busy() || !state.questions.is_empty();
-            let has_hub = session.hub.as_ref().is_some_and(|hub| self.cx.cluster.hubs.contains_key(hub));
-            // A live hub may have lost the session without a client there noticing.
-            let due = match has_hub {
-                true => session.acquire_started_at.max(session.last_heard_at) + SILENCE,
-                false => session.acquire_started_at + CHECK_INTERVAL,
-            };
-            let is_followed = !session.is_owned && session.state.as_ref().is_some_and(is_at_work);
-            if is_followed && is_well && self.cx.outbox.now >= due {
-                orphaned.push(Arc::clone(session.id()));
-            }
-        }
-        // Released explicitly, so that another hub can acquire the session at once.
-        for id in unneeded {
-            if let Some(session) = self.sessions.get_mut(&id) {
-                session.is_owned = false;
-            }
-            if let Some((session, cx)) = self.session(&id) {
-                session.release_parked(cx);
-            }
-            self.cx.outbox.push(Output::Release { session: id });
-        }
-        for id in orphaned {
-            if let Some((session, cx)) = self.session(&id) {
-                session.acquire(cx);
-            }
+    for id in orphaned {
+        if let Some((session, cx)) = core.session(&id) {
+            session.acquire(cx);
         }
     }
 }

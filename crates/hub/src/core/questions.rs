@@ -5,6 +5,7 @@
 use super::context::Context;
 use super::delivery::Delivery;
 use super::session::Session;
+use super::{ConnectionId, Core, Output, SessionId, ToClient, forwarding};
 use std::sync::Arc;
 
 use serde_json::json;
@@ -17,7 +18,6 @@ use super::connection::{PendingQuestion, Phase, QuestionSource, Subscription};
 use super::lines::{self, Outcome, Rewrite};
 use super::notices::resolved;
 use super::session_state::Question;
-use super::{ConnectionId, Core, Output, SessionId, ToClient};
 use crate::policy::{PermissionRequest, PolicyDecision};
 
 /// Maximum number of invalid answers of one client to one question. A form that cannot be filled in must not be asked
@@ -290,124 +290,93 @@ impl<'a> Questions<'a> {
             self.cancel_asked(offset, None);
         }
     }
-}
 
-impl Core {
-    /// Evaluates the policy again for all pending questions, after the rules have changed. Returns the questions that
-    /// are answered now.
-    pub(crate) fn reevaluate_policy(&mut self) -> Vec<(SessionId, RequestId<'static>)> {
+    /// Evaluates the policy again for the pending questions, after the rules have changed. Returns the agent's request ids
+    /// of the questions that are answered now.
+    pub(super) fn reevaluate(&mut self) -> Vec<RequestId<'static>> {
+        let Some(state) = self.session.state.as_ref().filter(|_| self.session.is_owned) else {
+            return Vec::new();
+        };
+        let permissions = state.questions.iter().filter(|(_, question)| question.method == PERMISSION);
+        let waiting: Vec<_> = permissions.map(|(offset, question)| (*offset, question.clone())).collect();
         let mut answered = Vec::new();
-        let mut waiting = Vec::new();
-        for (id, session) in &self.sessions {
-            let Some(state) = session.state.as_ref().filter(|_| session.is_owned) else { continue };
-            let permissions = state.questions.iter().filter(|(_, question)| question.method == PERMISSION);
-            waiting.extend(permissions.map(|(offset, question)| (Arc::clone(id), *offset, question.clone())));
-        }
-        for (id, offset, question) in waiting {
-            let Some(decision) =
-                self.session(&id).and_then(|(session, cx)| Questions::of(session, cx).evaluate(offset))
-            else {
-                continue;
-            };
+        for (offset, question) in waiting {
+            let Some(decision) = self.evaluate(offset) else { continue };
             let Some(result) = &decision.result else { continue };
             let by = Author::from_value(&decision.by);
-            self.append_hub_record(&id, &HubRecord::Judged(about(offset, &question).by(by.clone())));
-            if let Some((session, cx)) = self.session(&id) {
-                Questions::of(session, cx).settle(offset, &Outcome::Result(result.clone()), &by, None);
-            }
-            if let Some((session, cx)) = self.session(&id) {
-                Questions::of(session, cx).announce_decision(&question, &decision);
-            }
-            answered.push((id, question.id));
+            let record = HubRecord::Judged(about(offset, &question).by(by.clone()));
+            self.session.append_hub_record(self.cx, &record);
+            self.settle(offset, &Outcome::Result(result.clone()), &by, None);
+            self.announce_decision(&question, &decision);
+            answered.push(question.id);
         }
         answered
     }
-
-    /// Handles a response of a client. Responses to questions that are not pending are ignored.
-    pub(super) fn answer(&mut self, connection: ConnectionId, response: &Response<'_>, line: &Arc<str>) {
-        let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return };
-        let (outcome, decider) = match &response.outcome {
-            Ok(result) => (Outcome::Result(lines::without_hub_meta(result)), DECIDER.of(result)),
-            Err(_) => (Outcome::of(&response.outcome), None),
-        };
-        let Some(PendingQuestion { about, invalid_answers }) =
-            client.questions.get(Side::Agent, &response.id).cloned()
-        else {
-            return;
-        };
-        match about {
-            QuestionSource::Direct(direct) => {
-                self.cx.direct_questions().answer_directly(
-                    connection,
-                    &response.id,
-                    &direct,
-                    invalid_answers,
-                    outcome,
-                );
-            }
-            QuestionSource::Question(id, offset) => {
-                // The token may have lost the right to answer meanwhile.
-                if client.identity.role < Role::Answer {
-                    return;
-                }
-                let mut by = client.author();
-                // Only an answer ends a question. An error says that this client did not show it, or that its
-                // connection broke.
-                if let Outcome::Error(error) = &outcome {
-                    if let Some((session, cx)) = self.session(&id) {
-                        Questions::of(session, cx).not_answered(connection, offset, &by, error);
-                    }
-                    return;
-                }
-                by.decider = decider.map(Into::into);
-                let reason = self
-                    .sessions
-                    .get(&id)
-                    .and_then(|session| session.question(offset)?.validation_error(&outcome));
-                let outcome = match reason {
-                    Some(reason) => {
-                        let record = QuestionRecord::new().question(offset).by(by.clone());
-                        self.append_hub_record(
-                            &id,
-                            &HubRecord::AnswerDoesNotFit(record.reason(reason.clone())),
-                        );
-                        if let Some((session, cx)) = self.session(&id) {
-                            Questions::of(session, cx).report_invalid_answer(connection, &reason);
-                        }
-                        if invalid_answers < MAX_INVALID_ANSWERS {
-                            if let Some((session, cx)) = self.session(&id) {
-                                Questions::of(session, cx).ask_again(connection, offset, invalid_answers + 1);
-                            }
-                            return;
-                        }
-                        cancelled(ELICITATION)
-                    }
-                    None => outcome,
-                };
-                // Only the owner decides which of several answers is the first: the log has one order, and it
-                // is the one that the owner writes.
-                if self.is_owner(&id) {
-                    if let Some((session, cx)) = self.session(&id) {
-                        Questions::of(session, cx).settle(offset, &outcome, &by, Some(connection));
-                    }
-                } else {
-                    self.forward_answer(&id, offset, &outcome, &by, (connection, line));
-                }
-            }
-        }
-    }
 }
 
-impl super::connection::Connection {
-    /// Returns whether the client has the capability that an answer needs.
-    pub(super) fn can_answer(&self, question: &Question) -> bool {
-        if question.method != ELICITATION {
-            return true;
+/// Handles a response of a client. Responses to questions that are not pending are ignored.
+pub(super) fn answered(core: &mut Core, connection: ConnectionId, response: &Response<'_>, line: &Arc<str>) {
+    let Some(client) = core.cx.clients.connections.get_mut(&connection) else { return };
+    let (outcome, decider) = match &response.outcome {
+        Ok(result) => (Outcome::Result(lines::without_hub_meta(result)), DECIDER.of(result)),
+        Err(_) => (Outcome::of(&response.outcome), None),
+    };
+    let Some(PendingQuestion { about, invalid_answers }) =
+        client.questions.get(Side::Agent, &response.id).cloned()
+    else {
+        return;
+    };
+    match about {
+        QuestionSource::Direct(direct) => {
+            core.cx.direct_questions().answer_directly(
+                connection,
+                &response.id,
+                &direct,
+                invalid_answers,
+                outcome,
+            );
         }
-        let mode = lines::text_of(Some(&question.params), "mode");
-        match mode.as_deref() {
-            Some("url") => self.can_open_addresses,
-            _ => self.can_show_forms,
+        QuestionSource::Question(id, offset) => {
+            // The token may have lost the right to answer meanwhile.
+            if client.identity.role < Role::Answer {
+                return;
+            }
+            let mut by = client.author();
+            if let Outcome::Error(error) = &outcome {
+                if let Some((session, cx)) = core.session(&id) {
+                    Questions::of(session, cx).not_answered(connection, offset, &by, error);
+                }
+                return;
+            }
+            by.decider = decider.map(Into::into);
+            let reason = core
+                .sessions
+                .get(&id)
+                .and_then(|session| session.question(offset)?.validation_error(&outcome));
+            let outcome = match reason {
+                Some(reason) => {
+                    let record = QuestionRecord::new().question(offset).by(by.clone());
+                    core.append_hub_record(&id, &HubRecord::AnswerDoesNotFit(record.reason(reason.clone())));
+                    if let Some((session, cx)) = core.session(&id) {
+                        Questions::of(session, cx).report_invalid_answer(connection, &reason);
+                    }
+                    if invalid_answers < MAX_INVALID_ANSWERS {
+                        if let Some((session, cx)) = core.session(&id) {
+                            Questions::of(session, cx).ask_again(connection, offset, invalid_answers + 1);
+                        }
+                        return;
+                    }
+                    cancelled(ELICITATION)
+                }
+                None => outcome,
+            };
+            if core.is_owner(&id) {
+                if let Some((session, cx)) = core.session(&id) {
+                    Questions::of(session, cx).settle(offset, &outcome, &by, Some(connection));
+                }
+            } else {
+                forwarding::forward_answer(core, &id, offset, &outcome, &by, (connection, line));
+            }
         }
     }
 }

@@ -9,7 +9,6 @@ use switchboard_acp::Raw;
 use switchboard_acp::extensions::{META, V1_FILES, V1_TERMINALS};
 
 use super::ConnectionId;
-use super::connection::Connection;
 
 /// Capabilities that a client offers to agents.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -49,18 +48,6 @@ impl Services {
             capabilities[META][V1_TERMINALS.name()] = true.into();
         }
         capabilities
-    }
-}
-
-impl Connection {
-    /// Returns whether a request of an agent process can be forwarded to this client.
-    pub(super) fn serves(&self, id: ConnectionId, method: &str, offered: Services) -> bool {
-        match method {
-            "fs/read_text_file" => self.services.reads_files,
-            "fs/write_text_file" => self.services.writes_files,
-            _ if method.starts_with("terminal/") => offered.commands_of == Some(id),
-            _ => true,
-        }
     }
 }
 

@@ -615,6 +615,19 @@ impl Session {
             }
         }
     }
+
+    /// Returns whether the session must not become dormant: clients are attached, or there is work.
+    pub(super) fn is_needed(&self) -> bool {
+        !self.subscribers.is_empty()
+            || self.is_resuming
+            || self.is_busy()
+            || !self.prompts.is_empty()
+            || !self.waiting.is_empty()
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.state.as_ref().is_some_and(SessionState::is_busy)
+    }
 }
 
 /// Returns the title from a record of another hub, if it is a prompt.

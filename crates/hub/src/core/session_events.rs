@@ -15,7 +15,7 @@ use switchboard_session::ToolCall;
 
 use super::lines::Outcome;
 use super::session_state::{Question, SessionState};
-use super::{Core, Output, SessionId};
+use super::{Output, SessionId};
 use crate::session_event::{
     AnswerResult, PendingQuestionEvent, QuestionOption, SessionEvent, SessionEventKind,
 };
@@ -152,28 +152,19 @@ impl<'a> SessionEvents<'a> {
             self.emit(SessionEventKind::AgentDied { reason: reason.to_owned() });
         }
     }
-}
-
-impl Core {
-    /// Enables [`Output::Event`].
-    pub(crate) fn enable_events(&mut self) {
-        self.cx.has_events = true;
-    }
 
     /// Answers a question with an option that holds once, if the question is still as it was shown. `by` is recorded as
     /// the client.
-    pub(crate) fn answer_shown(
+    pub(super) fn answer_shown(
         &mut self,
-        id: &str,
         shown: &PendingQuestionEvent,
         option: &str,
         by: &str,
     ) -> AnswerResult {
-        let Some(session) = self.sessions.get(id).filter(|session| session.is_owned) else {
+        if !self.session.is_owned {
             return AnswerResult::NotPending;
-        };
-        let id = SessionId::clone(session.id());
-        match session.events.questions.get(&shown.id).map(|known| &known.event) {
+        }
+        match self.session.events.questions.get(&shown.id).map(|known| &known.event) {
             None => return AnswerResult::NotPending,
             Some(now) if now != shown => return AnswerResult::Changed,
             Some(_) => {}
@@ -184,9 +175,8 @@ impl Core {
         }
         let result = json!({"outcome": {"outcome": "selected", "optionId": option}});
         let by = Author::new().client(by.to_owned());
-        if let Some((session, cx)) = self.session(&id) {
-            Questions::of(session, cx).settle(shown.id, &Outcome::Result(result.to_string()), &by, None);
-        }
+        let outcome = Outcome::Result(result.to_string());
+        Questions::of(self.session, self.cx).settle(shown.id, &outcome, &by, None);
         AnswerResult::Answered
     }
 }

@@ -6,6 +6,7 @@ use super::context::Context;
 use super::delivery::Delivery;
 use super::lifecycle::Lifecycle;
 use super::questions::{Questions, cancelled};
+use super::{AgentId, ConnectionId, Core, Output, SessionId, forwarding, requests};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,8 +22,6 @@ use super::agent_process::PendingAgentRequest;
 use super::lines::{self, Outcome};
 use super::requests::{ClientRequest, Refusal};
 use super::session::Session;
-use super::session_state::SessionState;
-use super::{AgentId, ConnectionId, Core, Output, SessionId};
 
 /// A turn of one session that was cancelled and may not end.
 pub(super) struct OverdueTurn<'a> {
@@ -151,128 +150,112 @@ impl<'a> OverdueTurn<'a> {
     }
 }
 
-impl Core {
-    /// Abandons the turns whose agents did not stop in time.
-    pub(super) fn abandon_overdue_turns(&mut self) {
-        let (now, timeout) = (self.cx.outbox.now, self.cx.options.cancel_timeout);
-        let mut overdue = Vec::new();
-        for session in self.sessions.values_mut() {
-            let Some(since) = session.cancelled_at else { continue };
-            if session.process.is_none() || !session.is_busy() {
-                session.cancelled_at = None;
-            } else if now.saturating_sub(since) >= timeout && session.is_owned {
-                overdue.push(Arc::clone(session.id()));
-            }
-        }
-        for id in overdue {
-            if let Some((session, cx)) = self.session(&id) {
-                OverdueTurn::of(session, cx).abandon_turn();
-            }
+/// Abandons the turns whose agents did not stop in time.
+pub(super) fn abandon_overdue_turns(core: &mut Core) {
+    let (now, timeout) = (core.cx.outbox.now, core.cx.options.cancel_timeout);
+    let mut overdue = Vec::new();
+    for session in core.sessions.values_mut() {
+        let Some(since) = session.cancelled_at else { continue };
+        if session.process.is_none() || !session.is_busy() {
+            session.cancelled_at = None;
+        } else if now.saturating_sub(since) >= timeout && session.is_owned {
+            overdue.push(Arc::clone(session.id()));
         }
     }
-
-    /// Moves a session with an unresponsive agent to another process. The old process is ended first, unless other
-    /// sessions work in it: they keep it, and this session leaves it.
-    pub(super) fn replace_agent(&mut self, id: &SessionId) {
-        let Some(process) = self.sessions.get(id).and_then(|session| session.process) else { return };
-        // Ending the process is preferred, because it also ends the work that ignored the cancellation. Work
-        // of other sessions is worth more than that.
-        if self.at_work_beside(process, id).is_empty() {
-            return self.end_agent(process, "was ended because it did not stop after a cancellation");
+    for id in overdue {
+        if let Some((session, cx)) = core.session(&id) {
+            OverdueTurn::of(session, cx).abandon_turn();
         }
-        let Some(session) = self.sessions.get_mut(id) else { return };
-        let agent_session = session.agent_session().map(str::to_owned);
-        // Detached before the next prompt runs, which then finds a session without a process and starts one.
-        session.process = None;
-        session.is_unresponsive = false;
-        let reason = "the agent did not stop after a cancellation; the session continues in another process of the agent";
-        let _ = self.append(id, Channel::Process, reason);
-        if let Some((session, cx)) = self.session(id) {
-            session.release_process(cx, process);
-        }
-        if let Some(known) = self.cx.agents.processes.get_mut(&process) {
-            known.is_unresponsive = true;
-            known.left_sessions.extend(agent_session);
-            known.drop_abandoned(id);
-        }
-        self.run_next_prompt(id);
-    }
-
-    /// Returns the sessions that would be interrupted if an agent process were ended for another one.
-    fn at_work_beside(&self, process: AgentId, id: &SessionId) -> Vec<SessionId> {
-        let mut at_work = self.at_work_in(process);
-        at_work.retain(|other| other != id);
-        at_work
-    }
-
-    /// Returns the sessions in which an agent process is working or about to.
-    pub(super) fn at_work_in(&self, process: AgentId) -> Vec<SessionId> {
-        let is_at_work = |session: &&Session| {
-            session.process == Some(process)
-                && (session.is_resuming || (session.is_busy() && !session.is_unresponsive))
-        };
-        let mut at_work: Vec<SessionId> =
-            self.sessions.values().filter(is_at_work).map(|session| Arc::clone(session.id())).collect();
-        at_work.sort();
-        at_work
-    }
-
-    /// Ends an agent process. Its sessions become dormant when it has exited, and prompts wait until then.
-    pub(super) fn end_agent(&mut self, process: AgentId, reason: &str) {
-        let Some(known) = self.cx.agents.processes.get_mut(&process) else { return };
-        if !std::mem::replace(&mut known.is_ending, true) {
-            known.end_reason = Some(format!("the agent {reason}"));
-            self.cx.outbox.push(Output::EndAgent { process });
-        }
-    }
-
-    /// Handles a request of a client to end the agent process of a session.
-    pub(super) fn end_agent_request(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
-        let ClientRequest { connection, id, params, line, .. } = request;
-        let session =
-            self.target_session(connection, params)?.root("a sub-agent has no process of its own")?;
-        if !self.is_owner(&session) {
-            return self.forward_to_owner(&session, connection, line);
-        }
-        let Some(process) = self.sessions.get(&session).and_then(|session| session.process) else {
-            let message = format!("session {session} has no agent process; the next prompt starts one");
-            return Err((codes::INVALID_PARAMS, message, None));
-        };
-        let interrupt = self.at_work_beside(process, &session);
-        self.may_interrupt(connection, &interrupt)?;
-        let by = self.cx.clients.author(connection);
-        self.append_hub_record(&session, &HubRecord::AgentEnded(ActRecord::new().by(by)));
-        if let Some((session, cx)) = self.session(&session) {
-            session.cancel_prompts(cx);
-        }
-        self.end_agent(process, "was ended by a client");
-        let interrupt: Vec<Text<'_>> = interrupt.iter().map(|session| (&**session).into()).collect();
-        let result = EndAgentResponse::new(interrupt).encode(WireFormat::Any);
-        self.cx.reply(connection, id, Outcome::Result(result));
-        Ok(())
-    }
-
-    /// Checks that a client may interrupt the work of other sessions: all of them must be visible to it.
-    fn may_interrupt(&self, connection: ConnectionId, sessions: &[SessionId]) -> Result<(), Refusal> {
-        let Some(client) = self.cx.clients.connections.get(&connection) else { return Ok(()) };
-        let is_hidden = |id: &&SessionId| {
-            !self.sessions.get(*id).is_some_and(|session| session.is_visible_to(&client.identity))
-        };
-        let hidden = sessions.iter().filter(is_hidden).count();
-        if hidden > 0 {
-            let message = format!(
-                "the agent process is working in {hidden} sessions that are not visible to this token"
-            );
-            return Err((super::FORBIDDEN, message, Some(json!({"sessions": hidden}))));
-        }
-        Ok(())
     }
 }
 
-impl Session {
-    pub(super) fn is_busy(&self) -> bool {
-        self.state.as_ref().is_some_and(SessionState::is_busy)
+/// Moves a session with an unresponsive agent to another process. The old process is ended first, unless other
+/// sessions work in it: they keep it, and this session leaves it.
+pub(super) fn replace_agent(core: &mut Core, id: &SessionId) {
+    let Some(process) = core.sessions.get(id).and_then(|session| session.process) else { return };
+    if at_work_beside(core, process, id).is_empty() {
+        return core.cx.end_agent(process, "was ended because it did not stop after a cancellation");
     }
+    let Some(session) = core.sessions.get_mut(id) else { return };
+    let agent_session = session.agent_session().map(str::to_owned);
+    session.process = None;
+    session.is_unresponsive = false;
+    let reason =
+        "the agent did not stop after a cancellation; the session continues in another process of the agent";
+    let _ = core.append(id, Channel::Process, reason);
+    if let Some((session, cx)) = core.session(id) {
+        session.release_process(cx, process);
+    }
+    if let Some(known) = core.cx.agents.processes.get_mut(&process) {
+        known.is_unresponsive = true;
+        known.left_sessions.extend(agent_session);
+        known.drop_abandoned(id);
+    }
+    core.run_next_prompt(id);
+}
+
+/// Returns the sessions that would be interrupted if an agent process were ended for another one.
+pub(super) fn at_work_beside(core: &Core, process: AgentId, id: &SessionId) -> Vec<SessionId> {
+    let mut at_work = at_work_in(core, process);
+    at_work.retain(|other| other != id);
+    at_work
+}
+
+/// Returns the sessions in which an agent process is working or about to.
+pub(super) fn at_work_in(core: &Core, process: AgentId) -> Vec<SessionId> {
+    let is_at_work = |session: &&Session| {
+        session.process == Some(process)
+            && (session.is_resuming || (session.is_busy() && !session.is_unresponsive))
+    };
+    let mut at_work: Vec<SessionId> =
+        core.sessions.values().filter(is_at_work).map(|session| Arc::clone(session.id())).collect();
+    at_work.sort();
+    at_work
+}
+
+/// Handles a request of a client to end the agent process of a session.
+pub(super) fn end_agent_request(core: &mut Core, request: ClientRequest<'_>) -> Result<(), Refusal> {
+    let ClientRequest { connection, id, params, line, .. } = request;
+    let session =
+        requests::target_session(core, connection, params)?.root("a sub-agent has no process of its own")?;
+    if !core.is_owner(&session) {
+        return forwarding::forward_to_owner(core, &session, connection, line);
+    }
+    let Some(process) = core.sessions.get(&session).and_then(|session| session.process) else {
+        let message = format!("session {session} has no agent process; the next prompt starts one");
+        return Err((codes::INVALID_PARAMS, message, None));
+    };
+    let interrupt = at_work_beside(core, process, &session);
+    may_interrupt(core, connection, &interrupt)?;
+    let by = core.cx.clients.author(connection);
+    core.append_hub_record(&session, &HubRecord::AgentEnded(ActRecord::new().by(by)));
+    if let Some((session, cx)) = core.session(&session) {
+        session.cancel_prompts(cx);
+    }
+    core.cx.end_agent(process, "was ended by a client");
+    let interrupt: Vec<Text<'_>> = interrupt.iter().map(|session| (&**session).into()).collect();
+    let result = EndAgentResponse::new(interrupt).encode(WireFormat::Any);
+    core.cx.reply(connection, id, Outcome::Result(result));
+    Ok(())
+}
+
+/// Checks that a client may interrupt the work of other sessions: all of them must be visible to it.
+pub(super) fn may_interrupt(
+    core: &Core,
+    connection: ConnectionId,
+    sessions: &[SessionId],
+) -> Result<(), Refusal> {
+    let Some(client) = core.cx.clients.connections.get(&connection) else { return Ok(()) };
+    let is_hidden = |id: &&SessionId| {
+        !core.sessions.get(*id).is_some_and(|session| session.is_visible_to(&client.identity))
+    };
+    let hidden = sessions.iter().filter(is_hidden).count();
+    if hidden > 0 {
+        let message =
+            format!("the agent process is working in {hidden} sessions that are not visible to this token");
+        return Err((super::FORBIDDEN, message, Some(json!({"sessions": hidden}))));
+    }
+    Ok(())
 }
 
 /// Parses a line for diagnostics.
