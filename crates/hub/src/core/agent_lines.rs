@@ -2,6 +2,7 @@
 
 use super::dormancy::Dormancy;
 use super::lifecycle::{Fork, Lifecycle};
+use super::outbox::Dropped;
 use super::unresponsive::OverdueTurn;
 use super::{
     AgentId, ConnectionId, Core, Output, SessionId, SessionState, agent_process, lifecycle, requests,
@@ -32,7 +33,7 @@ const MAX_RECREATIONS: usize = 32;
 /// Handles a line of an agent, in version 2.
 pub(super) fn agent_line(core: &mut Core, process: AgentId, line: &str) {
     if !core.cx.agents.processes.contains_key(&process) {
-        return;
+        return core.cx.outbox.drop_message(Dropped::EndedProcess);
     }
     let message = Message::decode(line, WireFormat::Any);
     match &message {
@@ -65,8 +66,9 @@ pub(super) fn wire_line(core: &mut Core, process: AgentId, about: &LineSession, 
     let is_open = |id: &SessionId| {
         core.sessions.get(id).is_some_and(|session| session.process == Some(process) && !session.is_resuming)
     };
-    if let Some(session) = session.filter(is_open) {
-        let _ = core.append(&session, Channel::of_message(from, true), text);
+    match session.filter(is_open) {
+        Some(session) => drop(core.append(&session, Channel::of_message(from, true), text)),
+        None => core.cx.outbox.drop_message(Dropped::UnrecordedLine),
     }
 }
 
@@ -193,14 +195,19 @@ pub(super) fn session_line(core: &mut Core, process: AgentId, name: &str, line: 
 
 /// Handles `$/cancel_request` of an agent: cancels the question.
 pub(super) fn request_cancelled(core: &mut Core, process: AgentId, params: Option<&Raw<'_>>, line: &str) {
-    let Some(id) = params.and_then(referenced_request) else { return };
+    let Some(id) = params.and_then(referenced_request) else {
+        return core.cx.outbox.drop_message(Dropped::CancellationWithoutRequest);
+    };
     core.cx.direct_questions().cancel_direct(process, Some(&id));
     let mut hosted = core.sessions.values().filter(|session| session.process == Some(process));
     let found = hosted.find_map(|session| {
         let (_, question) = session.state.as_ref()?.question_of(&id)?;
         Some((Arc::clone(session.id()), question.clone()))
     });
-    let Some((session, question)) = found else { return };
+    // Usually the answer and the cancellation have crossed.
+    let Some((session, question)) = found else {
+        return core.cx.outbox.drop_message(Dropped::LateCancellation);
+    };
     let _ = core.append(&session, Channel::ToClient, line);
     // A cancelled request needs a response, too.
     let line = lines::answer(&question.id, &cancelled(&question.method));
@@ -296,7 +303,9 @@ pub(super) fn agent_request_in(
 pub(super) fn agent_response(core: &mut Core, process: AgentId, response: &Response<'_>, line: &str) {
     let answered =
         core.cx.agents.processes.get_mut(&process).and_then(|process| process.answered(&response.id));
-    let Some(purpose) = answered else { return };
+    let Some(purpose) = answered else {
+        return core.cx.outbox.drop_message(Dropped::UnknownResponse);
+    };
     let outcome = Outcome::of(&response.outcome);
     match purpose {
         PendingAgentRequest::Handshake => agent_initialized(core, process, &outcome, line),
@@ -305,7 +314,7 @@ pub(super) fn agent_response(core: &mut Core, process: AgentId, response: &Respo
                 core.cx.reply(client.0, &client.1, outcome);
                 lifecycle::discard_session(core, &session);
             } else {
-                lifecycle::opened(core, process, &session, &client, line);
+                lifecycle::opened(core, process, &session, &client, &outcome, line);
             }
         }
         PendingAgentRequest::Adopt { session, client } => {
@@ -492,5 +501,11 @@ pub(super) fn forked(
         Some(params),
         Rewrite { drops_hub_meta: true, ..Rewrite::default() },
     );
-    lifecycle::create_forked(core, process, folder, client, Fork { request, answer: line.to_owned(), title });
+    lifecycle::create_forked(
+        core,
+        process,
+        folder,
+        client,
+        Fork { request, answer: line.to_owned(), outcome: outcome.clone(), title },
+    );
 }

@@ -1,5 +1,6 @@
 //! Lifecycle of agent processes: started on demand, ended when unused, with the requests that are pending at each.
 
+use super::client_message::ClientMessage;
 use super::lifecycle::Lifecycle;
 use super::{
     AgentId, ConnectionId, Core, Output, SessionId, SessionState, dormancy, lifecycle, ownership, redelivery,
@@ -34,8 +35,6 @@ const LAST_LINES: usize = 10;
 /// Maximum number of methods whose last notification outside any session is kept, and maximum size of each in bytes.
 const MAX_BROADCASTS: usize = 16;
 const BROADCAST_BYTES: usize = 64 * 1024;
-/// Time in milliseconds after which a warm agent that has ended is started again.
-const WARM_RETRY: u64 = 60_000;
 /// Maximum number of pending requests to one agent.
 const MAX_PENDING: usize = 10_000;
 
@@ -73,7 +72,7 @@ pub(super) struct AgentProcess {
     /// The last unknown session about which the operator was told that the agent sends updates for it.
     unknown_session: String,
     /// Messages of clients that wait until the handshake is complete.
-    pub(super) waiting: Vec<(ConnectionId, Arc<str>)>,
+    pub(super) waiting: Vec<(ConnectionId, ClientMessage)>,
     /// Lines of the handshake, which are written at the beginning of each log.
     pub(super) handshake_lines: Vec<(Channel, Arc<str>)>,
     /// Invalid lines on standard output: those reported to the operator, and those recorded in the logs.
@@ -497,7 +496,7 @@ impl AgentProcess {
     }
 
     /// Completes the handshake. Returns the messages that waited for it.
-    pub(super) fn complete_handshake(&mut self, answer: &str) -> Vec<(ConnectionId, Arc<str>)> {
+    pub(super) fn complete_handshake(&mut self, answer: &str) -> Vec<(ConnectionId, ClientMessage)> {
         self.is_ready = true;
         self.handshake_lines.push((Channel::ToClient, answer.into()));
         std::mem::take(&mut self.waiting)

@@ -3,12 +3,13 @@
 use super::agent_process::{AgentProcess, PendingAgentRequest};
 use super::agents::Agents;
 use super::authorization::Access;
+use super::client_message::ClientMessage;
 use super::clients::Clients;
 use super::connection::{MAX_SUBSCRIPTIONS, PendingClientRequest};
 use super::direct_questions::DirectQuestions;
 use super::forwarding::{ForwardedRequest, ReceivedRequest, outcome_text};
 use super::lines::{Outcome, Rewrite};
-use super::outbox::Outbox;
+use super::outbox::{Dropped, Outbox};
 use super::ownership::Cluster;
 use super::requests::Refusal;
 use super::services::Services;
@@ -17,8 +18,8 @@ use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use switchboard_acp::extensions::OPERATION_ID;
-use switchboard_acp::rpc::{Message, RequestId, codes};
-use switchboard_acp::{Raw, Side, Wire, WireFormat};
+use switchboard_acp::rpc::{RequestId, codes};
+use switchboard_acp::{Raw, Side};
 use switchboard_store::Channel;
 use switchboard_transport::SharedText;
 
@@ -146,10 +147,17 @@ impl Context {
     }
 
     /// Refuses a message that waited for an agent that did not start.
-    pub(super) fn refuse_waiting(&mut self, connection: ConnectionId, message: &str, error: &Outcome) {
-        let Ok(Message::Request(request)) = Message::decode(message, WireFormat::Any) else { return };
-        let id = request.id.into_owned();
-        self.decline(connection, &id, error.clone());
+    pub(super) fn refuse_waiting(
+        &mut self,
+        connection: ConnectionId,
+        message: &ClientMessage,
+        error: &Outcome,
+    ) {
+        let Some(request) = message.request() else {
+            // A notification or an answer: its client waits for nothing.
+            return self.outbox.drop_message(Dropped::WaitedInVain);
+        };
+        self.decline(connection, &request.id, error.clone());
     }
 
     /// Sends the response to a forwarded request to the hub of the client.
@@ -252,7 +260,7 @@ impl Context {
         &mut self,
         agent: usize,
         connection: ConnectionId,
-        message: &Arc<str>,
+        message: &ClientMessage,
     ) -> Option<AgentId> {
         self.when_ready(self.agents.process_of(agent), agent, connection, message, Vec::new())
     }
@@ -262,7 +270,7 @@ impl Context {
         &mut self,
         agent: usize,
         connection: ConnectionId,
-        message: &Arc<str>,
+        message: &ClientMessage,
         roots: Vec<String>,
     ) -> Option<AgentId> {
         let services = self.options.offered(agent, self.clients.services_at(connection));
@@ -276,7 +284,7 @@ impl Context {
         process: Option<AgentId>,
         agent: usize,
         connection: ConnectionId,
-        message: &Arc<str>,
+        message: &ClientMessage,
         roots: Vec<String>,
     ) -> Option<AgentId> {
         let process =
@@ -285,7 +293,7 @@ impl Context {
         if known.is_ready {
             return Some(process);
         }
-        known.waiting.push((connection, Arc::clone(message)));
+        known.waiting.push((connection, message.clone()));
         None
     }
 
@@ -350,7 +358,7 @@ impl Context {
         hub: Arc<str>,
         session: &SessionId,
         message: &Value,
-        client: Option<(ConnectionId, Arc<str>)>,
+        client: Option<(ConnectionId, ClientMessage)>,
     ) {
         let message: Arc<str> = message.to_string().into();
         let output = Output::Forward { hub: Arc::clone(&hub), ticket, message: Arc::clone(&message) };
@@ -368,27 +376,21 @@ impl Context {
     }
 
     /// Adds an idempotency key to a line that has none, so that the owner recognizes duplicates.
-    pub(super) fn with_idempotency_key(&self, line: &Arc<str>, ticket: u64) -> Arc<str> {
-        let (id, method, params) = match Message::decode(line, WireFormat::Any) {
-            Ok(Message::Request(request)) => (Some(request.id), request.method, request.params),
-            Ok(Message::Notification(call)) => (None, call.method, call.params),
-            _ => return Arc::clone(line),
-        };
-        let params = params.unwrap_or_else(|| Raw::from(json!({})));
+    pub(super) fn with_idempotency_key(&self, line: &ClientMessage, ticket: u64) -> ClientMessage {
+        let Some(params) = line.params() else { return line.clone() };
+        let params = params.cloned().unwrap_or_else(|| Raw::from(json!({})));
         if OPERATION_ID.of(&params).is_some() {
-            return Arc::clone(line);
+            return line.clone();
         }
         let name = format!("{}.{ticket}", self.options.name.as_deref().unwrap_or_default());
-        let params = OPERATION_ID.set(&params, name);
-        lines::call(id.as_ref(), &method, Some(&params), Rewrite::default()).into()
+        line.with_params(OPERATION_ID.set(&params, name))
     }
 
     /// Cancels a forwarded request of a client. Returns whether there was one.
     pub(super) fn cancel_forwarded(&mut self, connection: ConnectionId, id: &RequestId<'static>) -> bool {
         let is_it = |forwarded: &ForwardedRequest| {
             forwarded.client.as_ref().is_some_and(|(from, line)| {
-                *from == connection
-                    && matches!(Message::decode(line, WireFormat::Any), Ok(Message::Request(request)) if request.id == *id)
+                *from == connection && line.request().is_some_and(|request| request.id == *id)
             })
         };
         let found = self.cluster.forwarded.iter().find(|(_, forwarded)| is_it(forwarded));
@@ -405,13 +407,9 @@ impl Context {
     pub(super) fn is_awaited(&self, ticket: u64) -> bool {
         let client = self.cluster.forwarded.get(&ticket).and_then(|forwarded| forwarded.client.as_ref());
         let Some((connection, line)) = client else { return false };
-        match Message::decode(line, WireFormat::Any) {
-            Ok(Message::Request(request)) => {
-                let client = self.clients.connections.get(connection);
-                client.is_some_and(|client| client.pending.contains(Side::Client, &request.id.into_owned()))
-            }
-            _ => false,
-        }
+        let client = self.clients.connections.get(connection);
+        let is_pending = |id| client.is_some_and(|client| client.pending.contains(Side::Client, id));
+        line.request().is_some_and(|request| is_pending(&request.id))
     }
 
     /// Sends a notification without a session to every client of the agent.

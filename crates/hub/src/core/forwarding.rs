@@ -3,14 +3,16 @@
 //! A request for a session of another hub is forwarded to the owner and repeated until the owner replies. Every
 //! forwarded request has an idempotency key, so the owner executes it once.
 
+use super::client_message::ClientMessage;
+use super::outbox::Dropped;
 use super::questions::Questions;
 use super::{ConnectionId, Core, Identity, Output, SessionId, notifications, requests};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 use switchboard_acp::extensions::{Author, OPERATION_ID};
-use switchboard_acp::rpc::{Message, codes};
-use switchboard_acp::{Raw, Side, Wire, WireFormat};
+use switchboard_acp::rpc::codes;
+use switchboard_acp::{Raw, Side};
 use switchboard_store::Role;
 
 use super::lines::{self, Outcome};
@@ -29,7 +31,7 @@ pub(super) struct ForwardedRequest {
     pub(super) hub: Arc<str>,
     pub(super) message: Arc<str>,
     /// The client and its line; `None` for answers to questions, which may be lost without harm.
-    pub(super) client: Option<(ConnectionId, Arc<str>)>,
+    pub(super) client: Option<(ConnectionId, ClientMessage)>,
     /// True if it must be sent again.
     pub(super) is_due: bool,
     /// True if the hub has replied that it is not the owner.
@@ -54,7 +56,7 @@ pub(super) fn forward_to_owner(
     core: &mut Core,
     id: &SessionId,
     connection: ConnectionId,
-    line: &Arc<str>,
+    line: &ClientMessage,
 ) -> Result<(), Refusal> {
     if let Some(key) =
         core.cx.clients.connections.get(&connection).and_then(|client| client.forwarded_key.clone())
@@ -74,7 +76,7 @@ pub(super) fn forward_to_owner(
             None,
         ));
     }
-    session.waiting.push_back((connection, Arc::clone(line)));
+    session.waiting.push_back((connection, line.clone()));
     if let Some((session, cx)) = core.session(id) {
         session.acquire(cx);
     }
@@ -86,7 +88,7 @@ pub(super) fn forward_request(
     hub: Arc<str>,
     id: &SessionId,
     connection: ConnectionId,
-    line: &Arc<str>,
+    line: &ClientMessage,
 ) -> Result<(), Refusal> {
     let Some(client) = core.cx.clients.connections.get(&connection) else { return Ok(()) };
     if core.cx.cluster.forwarded.len() >= MAX_FORWARDED {
@@ -98,10 +100,10 @@ pub(super) fn forward_request(
     // Visibility of the session was checked before.
     let Identity { name, role, all: _, made } = &client.identity;
     let message = json!({
-        "session": &**id, "line": &*line, "client": client.client, "turns": client.wants_turn_end,
+        "session": &**id, "line": line.text(), "client": client.client, "turns": client.wants_turn_end,
         "who": {"name": &**name, "role": role.to_string(), "made": made},
     });
-    if let Ok(Message::Request(request)) = Message::decode(&line, WireFormat::Any)
+    if let Some(request) = line.request()
         && request.method == "session/prompt"
         && let Some(name) = request.params.as_ref().and_then(|params| OPERATION_ID.of(params))
     {
@@ -118,12 +120,14 @@ pub(super) fn forward_answer(
     offset: u64,
     outcome: &Outcome,
     by: &Author<'_>,
-    (connection, line): (ConnectionId, &Arc<str>),
+    (connection, line): (ConnectionId, &ClientMessage),
 ) {
     let hub = core.sessions.get(id).and_then(|session| session.hub.clone());
     let Some(hub) = hub.filter(|hub| core.cx.cluster.hubs.contains_key(hub)) else {
         // If too many messages wait, the answer is dropped like one that arrives too late.
-        let _ = forward_to_owner(core, id, connection, line);
+        if forward_to_owner(core, id, connection, line).is_err() {
+            core.cx.outbox.drop_message(Dropped::LateAnswer);
+        }
         return;
     };
     // The client that has answered gets no cancellation for its own question.
@@ -141,7 +145,9 @@ pub(super) fn forward_answer(
 
 /// Handles the reply of another hub; `None` if it did not reply in time.
 pub(super) fn forward_answered(core: &mut Core, ticket: u64, reply: Option<&str>) {
-    let Some(forwarded) = core.cx.cluster.forwarded.get_mut(&ticket) else { return };
+    let Some(forwarded) = core.cx.cluster.forwarded.get_mut(&ticket) else {
+        return core.cx.outbox.drop_message(Dropped::UnknownResponse);
+    };
     let Some(reply) = reply.and_then(|reply| serde_json::from_str::<Value>(reply).ok()) else {
         forwarded.is_due = true;
         return;
@@ -165,7 +171,7 @@ pub(super) fn forward_answered(core: &mut Core, ticket: u64, reply: Option<&str>
     let word = |key: &str| reply.get(key).and_then(Value::as_str).map(str::to_owned);
     let outcome = word("result").map(Outcome::Result).or(word("error").map(Outcome::Error));
     let (Some(outcome), Some((connection, line))) = (outcome, client) else { return };
-    let Ok(Message::Request(request)) = Message::decode(&line, WireFormat::Any) else { return };
+    let Some(request) = line.request() else { return };
     // The response must not overtake the records before it. It may arrive after the end of the turn that it belongs
     // to.
     let after = reply.get("after").and_then(Value::as_u64);
@@ -174,10 +180,10 @@ pub(super) fn forward_answered(core: &mut Core, ticket: u64, reply: Option<&str>
         Some(ended) => core.cx.clients.of_turn(connection, outcome, Some(ended)),
         None => outcome,
     };
-    let request = request.id.into_owned();
+    let request = &request.id;
     match reply["declined"] == true {
-        true => core.cx.decline(connection, &request, outcome),
-        false => core.reply_after(connection, &request, outcome, after.map(|after| (&session, after))),
+        true => core.cx.decline(connection, request, outcome),
+        false => core.reply_after(connection, request, outcome, after.map(|after| (&session, after))),
     }
 }
 
@@ -238,14 +244,11 @@ pub(super) fn retry_forwarded(core: &mut Core, ticket: u64, was_refused: bool) {
         return;
     };
     let Some((connection, line)) = client else { return };
-    let request = match Message::decode(&line, WireFormat::Any) {
-        Ok(Message::Request(request)) => Some((request.id.into_owned(), request.method.into_owned())),
-        _ => None,
-    };
+    let request = line.request();
     let Some(session) = core.sessions.get_mut(&id) else {
-        if let Some((request, _)) = request {
+        if let Some(request) = request {
             let message = format!("session {id} no longer exists");
-            core.cx.refuse(connection, &request, codes::RESOURCE_NOT_FOUND, message, None);
+            core.cx.refuse(connection, &request.id, codes::RESOURCE_NOT_FOUND, message, None);
         }
         return;
     };
@@ -256,12 +259,12 @@ pub(super) fn retry_forwarded(core: &mut Core, ticket: u64, was_refused: bool) {
     // twice has the same result.
     let is_safe = |method: &str| matches!(method, "session/prompt" | "session/close" | "session/delete");
     match request {
-        Some((request, method)) if !was_refused && !is_safe(&method) => {
+        Some(request) if !was_refused && !is_safe(&request.method) => {
             let message = "the hub that owned the session disappeared before it replied; check the session and try again";
-            core.cx.refuse(connection, &request, codes::INTERNAL_ERROR, message, None);
+            core.cx.refuse(connection, &request.id, codes::INTERNAL_ERROR, message, None);
         }
         // A cancellation does not apply to work that ended with its hub.
-        None if !was_refused => {}
+        None if !was_refused => core.cx.outbox.drop_message(Dropped::LateCancellation),
         _ if session.is_owned => requests::dispatch(core, connection, &line),
         _ => {
             session.waiting.push_back((connection, line));
@@ -274,9 +277,13 @@ pub(super) fn retry_forwarded(core: &mut Core, ticket: u64, was_refused: bool) {
 
 /// Handles a request that another hub has forwarded, with its idempotency key.
 pub(super) fn receive_forwarded(core: &mut Core, key: &str, message: &str) {
-    let Ok(message) = serde_json::from_str::<Value>(message) else { return };
+    let Ok(message) = serde_json::from_str::<Value>(message) else {
+        return core.cx.outbox.drop_message(Dropped::InvalidForwardedRequest);
+    };
     let word = |key: &str| message.get(key).and_then(Value::as_str);
-    let Some(id) = word("session").map(SessionId::from) else { return };
+    let Some(id) = word("session").map(SessionId::from) else {
+        return core.cx.outbox.drop_message(Dropped::InvalidForwardedRequest);
+    };
     let replies = core.cx.cluster.replies.get(&id, key).cloned();
     if let Some(Outcome::Result(text) | Outcome::Error(text)) = replies {
         core.cx.outbox.push(Output::ForwardReply { key: key.to_owned(), session: id, text });
@@ -286,7 +293,7 @@ pub(super) fn receive_forwarded(core: &mut Core, key: &str, message: &str) {
         return core.cx.reject_not_owner(key.to_owned(), &id);
     }
     if core.cx.cluster.received.contains_key(key) {
-        return;
+        return core.cx.outbox.drop_message(Dropped::DuplicateRequest);
     }
     if let Some(cancelled) = word("cancel") {
         cancel_received(core, cancelled);
@@ -295,15 +302,9 @@ pub(super) fn receive_forwarded(core: &mut Core, key: &str, message: &str) {
     if let Some(offset) = message.get("question").and_then(Value::as_u64) {
         let outcome = word("result").map(|text| Outcome::Result(text.to_owned()));
         let outcome = outcome.or_else(|| word("error").map(|text| Outcome::Error(text.to_owned())));
-        if let Some(outcome) = outcome {
-            if let Some((session, cx)) = core.session(&id) {
-                Questions::of(session, cx).settle(
-                    offset,
-                    &outcome,
-                    &Author::from_value(&message["by"]),
-                    None,
-                );
-            }
+        if let (Some(outcome), Some((session, cx))) = (outcome, core.session(&id)) {
+            let by = Author::from_value(&message["by"]);
+            Questions::of(session, cx).settle(offset, &outcome, &by, None);
         }
         return core.cx.send_forward_reply(key, &id, &json!({"taken": true}));
     }
@@ -331,9 +332,7 @@ pub(super) fn receive_forwarded(core: &mut Core, key: &str, message: &str) {
     let last = core.sessions.get(&id).map(|session| session.next.saturating_sub(1));
     let received = ReceivedRequest { connection, session: Arc::clone(&id), last };
     core.cx.cluster.received.insert(key.to_owned(), received);
-    let is_request = matches!(Message::decode(&line, WireFormat::Any), Ok(Message::Request(_)));
-    requests::client_line(core, connection, &line);
-    if !is_request {
+    if !requests::client_line(core, connection, &line) {
         drop(core.cx.dismiss(key));
         core.cx.send_forward_reply(key, &id, &json!({"taken": true}));
     }

@@ -17,8 +17,8 @@ use switchboard_acp::extensions::{
 };
 
 use serde_json::json;
-use switchboard_acp::rpc::{Message, RequestId, codes};
-use switchboard_acp::{Raw, Side, Wire, WireFormat};
+use switchboard_acp::rpc::{RequestId, codes};
+use switchboard_acp::{Raw, Side, Wire};
 use switchboard_store::{Channel, Role};
 
 use super::agent_process::PendingAgentRequest;
@@ -53,7 +53,9 @@ enum CreationKind {
 /// A copy of a session that the agent has made.
 pub(super) struct Fork {
     pub(super) request: String,
+    /// The response of the agent, and its outcome.
     pub(super) answer: String,
+    pub(super) outcome: Outcome,
     /// The title of the original.
     pub(super) title: Option<String>,
 }
@@ -524,7 +526,7 @@ pub(super) fn adopt_session(
     create_log(core, process, folder, client, opening);
 }
 
-pub(super) fn create_log(
+fn create_log(
     core: &mut Core,
     process: AgentId,
     folder: String,
@@ -596,9 +598,9 @@ pub(super) fn created(core: &mut Core, ticket: u64, known: Result<SessionInfo, S
             let _ = core.append(&id, Channel::ToAgent, line.as_str());
             core.cx.outbox.push(Output::ToAgent { process, line, session: Some(id) });
         }
-        CreationKind::Forked(Fork { request, answer, title }) => {
+        CreationKind::Forked(Fork { request, answer, outcome, title }) => {
             let _ = core.append(&id, Channel::ToAgent, request);
-            opened(core, process, &id, &client, &answer);
+            opened(core, process, &id, &client, &outcome, &answer);
             // The log of a copy begins without a prompt, but the session is not empty. It has the title of the
             // original until it gets its own.
             let copy = core.sessions.get(&id).filter(|copy| copy.title().is_none());
@@ -706,12 +708,10 @@ pub(super) fn drop_session(core: &mut Core, id: &SessionId) {
         for connection in std::mem::take(&mut session.subscribers) {
             Delivery::of(&mut session, &mut core.cx).detach(connection);
         }
-        let waiting = session.waiting.iter().filter_map(|(connection, line)| {
-            match Message::decode(line, WireFormat::Any) {
-                Ok(Message::Request(request)) => Some((*connection, request.id.into_owned())),
-                _ => None,
-            }
-        });
+        let waiting = session
+            .waiting
+            .iter()
+            .filter_map(|(connection, line)| Some((*connection, line.request()?.id.clone())));
         let prompts = session.prompts.iter().map(|prompt| (prompt.connection, prompt.id.clone()));
         for (connection, request) in waiting.chain(prompts).collect::<Vec<_>>() {
             let (message, data) = (format!("session {id} was deleted"), json!({"sessionId": &**id}));
@@ -730,11 +730,12 @@ pub(super) fn opened(
     process: AgentId,
     id: &SessionId,
     client: &(ConnectionId, RequestId<'static>),
+    outcome: &Outcome,
     answer: &str,
 ) {
-    let result = match Message::decode(answer, WireFormat::Any) {
-        Ok(Message::Response(response)) => response.outcome.ok().map(Raw::into_owned),
-        _ => None,
+    let result = match outcome {
+        Outcome::Result(result) => Raw::parse(result.as_str()).ok(),
+        Outcome::Error(_) => None,
     };
     let agent_session = result.as_ref().and_then(|result| lines::text_of(Some(result), "sessionId"));
     let (Some(result), Some(agent_session)) = (&result, agent_session) else {

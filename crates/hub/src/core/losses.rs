@@ -4,6 +4,7 @@
 //! equal losses are counted for each subscriber and for the log: the n-th occurrence at a subscriber is recorded only
 //! if the log contains fewer than n. The count of the log is derived from its records, so it survives a restart.
 
+use super::outbox::Dropped;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -52,7 +53,7 @@ fn key(text: &str) -> u64 {
 /// role `view` write nothing to a log.
 pub(super) fn loss_reported(core: &mut Core, connection: ConnectionId, params: Option<&Raw<'_>>) {
     if core.cx.access().require_role(connection, Role::Answer).is_err() {
-        return;
+        return core.cx.outbox.drop_message(Dropped::LossWithoutRight);
     }
     let reported = params
         .and_then(|params| LossNotification::decode_tolerant(params.as_str(), WireFormat::Any).ok())
@@ -85,9 +86,11 @@ pub(super) fn record_loss(core: &mut Core, connection: ConnectionId, session: &s
     let id: SessionId = Arc::clone(id);
     let subscriber = core.cx.clients.connections.get_mut(&connection);
     let Some(subscription) = subscriber.and_then(|client| client.subscriptions.get_mut(&id)) else {
-        return;
+        return core.cx.outbox.drop_message(Dropped::LossWithoutRight);
     };
-    let Some(occurred) = subscription.losses.count(text) else { return };
+    let Some(occurred) = subscription.losses.count(text) else {
+        return core.cx.outbox.drop_message(Dropped::TooManyLosses);
+    };
     let Some(known) = core.sessions.get(&id) else { return };
     let has_agent = known.process.is_some();
     let recorded = known.state.as_ref().map(|state| state.losses.of(text));

@@ -139,10 +139,10 @@ pub(super) fn attach_after(
         let data = json!({"afterMessageId": message, "reason": "unknown_message"});
         return Err((codes::INVALID_PARAMS, reason, Some(data)));
     };
-    if core.sessions.get(session).is_some_and(|known| known.state.is_none()) {
-        if let Some((session, cx)) = core.session(session) {
-            session.load(cx);
-        }
+    if let Some((session, cx)) = core.session(session)
+        && session.state.is_none()
+    {
+        session.load(cx);
     }
     methods::attach_with_history(
         core,

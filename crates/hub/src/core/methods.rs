@@ -19,7 +19,6 @@ use super::lines::{self, Outcome};
 use super::requests::{ClientRequest, Refusal, TargetSession, WAITING, client_mut};
 use super::services::Services;
 use super::session::{Prompt, Session};
-use super::session_state::SessionState;
 
 /// Error code of `session/attach` for an unsupported parameter.
 const UNSUPPORTED: i32 = -32003;
@@ -282,8 +281,6 @@ pub(super) fn queue_prompt(core: &mut Core, request: ClientRequest<'_>) -> Resul
     if !core.is_owner(&session) {
         if let Some((session, cx)) = core.session(&session) {
             Delivery::of(session, cx).attach_prompter(connection);
-        }
-        if let Some((session, cx)) = core.session(&session) {
             Questions::of(session, cx).ask_at_prompt(connection);
         }
         return forwarding::forward_to_owner(core, &session, connection, line);
@@ -296,22 +293,18 @@ pub(super) fn queue_prompt(core: &mut Core, request: ClientRequest<'_>) -> Resul
     {
         return Ok(());
     }
-    let Some(known) = core.sessions.get_mut(&session) else { return Ok(()) };
-    if known.prompts.len() >= PROMPTS {
+    let Some((session, cx)) = core.session(&session) else { return Ok(()) };
+    if session.prompts.len() >= PROMPTS {
         let message = format!("{PROMPTS} prompts are already queued in this session; wait for a turn to end");
         return Err((codes::INTERNAL_ERROR, message, None));
     }
     let params = params.map_or_else(|| Raw::from(json!({})), Raw::to_shared);
-    let is_held = known.state.as_ref().is_some_and(SessionState::is_busy);
-    known.prompts.push_back(Prompt { connection, id: id.clone(), params, operation, redeliveries: 0 });
-    core.cx.outbox.summary_version += u64::from(is_held);
-    if let Some((session, cx)) = core.session(&session) {
-        Delivery::of(session, cx).attach_prompter(connection);
-    }
-    if let Some((session, cx)) = core.session(&session) {
-        Questions::of(session, cx).ask_at_prompt(connection);
-    }
-    core.run_next_prompt(&session);
+    let is_held = session.is_busy();
+    session.prompts.push_back(Prompt { connection, id: id.clone(), params, operation, redeliveries: 0 });
+    cx.outbox.summary_version += u64::from(is_held);
+    Delivery::of(session, cx).attach_prompter(connection);
+    Questions::of(session, cx).ask_at_prompt(connection);
+    Lifecycle::of(session, cx).run_next_prompt();
     Ok(())
 }
 
@@ -354,21 +347,14 @@ pub(super) fn delete_session(core: &mut Core, request: ClientRequest<'_>) -> Res
     if !requests::is_loaded(core, &session, connection, line)? {
         return Ok(());
     }
-    let known = core.sessions.get(&session);
-    let (process, agent_session) =
-        known.map_or((None, None), |known| (known.process, known.agent_session().map(str::to_owned)));
     let by = core.cx.clients.author(connection);
     if let Some((session, cx)) = core.session(&session) {
-        Lifecycle::of(session, cx).close(by);
-    }
-    if let (Some(process), Some(agent_session)) = (process, agent_session) {
-        if let Some((session, cx)) = core.session(&session) {
-            Lifecycle::of(session, cx).send_hub_request(
-                process,
-                "session/delete",
-                &json!({"sessionId": agent_session}),
-                PendingAgentRequest::Close,
-            );
+        let (process, agent_session) = (session.process, session.agent_session().map(str::to_owned));
+        let mut lifecycle = Lifecycle::of(session, cx);
+        lifecycle.close(by);
+        if let (Some(process), Some(agent_session)) = (process, agent_session) {
+            let params = json!({"sessionId": agent_session});
+            lifecycle.send_hub_request(process, "session/delete", &params, PendingAgentRequest::Close);
         }
     }
     core.cx.reply(connection, id, Outcome::Result("{}".to_owned()));
@@ -470,7 +456,7 @@ pub(super) fn forward_request_to_agent(core: &mut Core, request: ClientRequest<'
             && (known.is_resuming || known.process.is_some() || known.parked.is_some())
             && known.waiting.len() < WAITING
         {
-            known.waiting.push_back((connection, Arc::clone(line)));
+            known.waiting.push_back((connection, line.clone()));
         } else {
             let message = "this session has no running agent".to_owned();
             return Err((codes::INTERNAL_ERROR, message, None));

@@ -8,6 +8,7 @@ mod agent_process;
 mod agents;
 mod authorization;
 mod capabilities;
+mod client_message;
 mod clients;
 mod connection;
 mod context;
@@ -364,6 +365,8 @@ pub struct Counts {
     pub connections: usize,
     /// Time in milliseconds for which the slowest subscriber has been behind.
     pub lag: u64,
+    /// Messages that were dropped, by reason.
+    pub dropped: Vec<(&'static str, u64)>,
 }
 
 impl Core {
@@ -411,6 +414,7 @@ impl Core {
         let mut counts = Counts {
             processes: self.cx.agents.processes.len(),
             connections: self.cx.clients.connections.len(),
+            dropped: self.cx.outbox.dropped(),
             ..Counts::default()
         };
         for session in self.sessions.values() {
@@ -883,10 +887,10 @@ impl Core {
         let identity = client.identity.clone();
         let attached: Vec<SessionId> = client.subscriptions.keys().cloned().collect();
         for id in attached {
-            if self.sessions.get(&id).is_some_and(|session| !session.is_visible_to(&identity)) {
-                if let Some((session, cx)) = self.session(&id) {
-                    Delivery::of(session, cx).detach(connection);
-                }
+            if let Some((session, cx)) = self.session(&id)
+                && !session.is_visible_to(&identity)
+            {
+                Delivery::of(session, cx).detach(connection);
             }
         }
     }

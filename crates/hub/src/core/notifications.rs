@@ -1,6 +1,8 @@
 //! Notifications of clients.
 
+use super::client_message::ClientMessage;
 use super::delivery::{Delivery, ResumeError};
+use super::outbox::Dropped;
 use super::questions::Questions;
 use super::unresponsive::OverdueTurn;
 use super::{AgentId, ConnectionId, Core, Output, SessionId, forwarding, losses, requests};
@@ -25,7 +27,7 @@ pub(super) fn handle_notification(
     core: &mut Core,
     connection: ConnectionId,
     notification: &Notification<'_>,
-    line: &Arc<str>,
+    line: &ClientMessage,
 ) {
     let params = notification.params.as_ref();
     let method = &*notification.method;
@@ -55,7 +57,9 @@ pub(super) fn handle_notification(
                 {
                     core.cx.drop_notification(connection, method, &reason);
                 }
-            } else if !core.cx.is_duplicate_notification(connection, params) {
+            } else if core.cx.is_duplicate_notification(connection, params) {
+                core.cx.outbox.drop_message(Dropped::DuplicateRequest);
+            } else {
                 cancel_work(core, connection, &named);
             }
         }
@@ -73,7 +77,7 @@ pub(super) fn forward_notification(
     connection: ConnectionId,
     method: &str,
     params: Option<&Raw<'_>>,
-    line: &Arc<str>,
+    line: &ClientMessage,
 ) -> Result<(), String> {
     let words = |(_, reason, _): Refusal| reason;
     core.cx.access().more_folders(params).map_err(words)?;
@@ -141,9 +145,16 @@ pub(super) fn cancel_work(
 
 /// Cancels a request of a client.
 pub(super) fn cancel_request(core: &mut Core, connection: ConnectionId, params: Option<&Raw<'_>>) {
-    let Some(id) = params.and_then(referenced_request) else { return };
-    let Some(client) = core.cx.clients.connections.get(&connection) else { return };
-    let Some(asked) = client.pending.get(Side::Client, &id).cloned() else { return };
+    let Some(id) = params.and_then(referenced_request) else {
+        return core.cx.outbox.drop_message(Dropped::CancellationWithoutRequest);
+    };
+    let Some(client) = core.cx.clients.connections.get(&connection) else {
+        return core.cx.outbox.drop_message(Dropped::DisconnectedClient);
+    };
+    // Usually the response and the cancellation have crossed.
+    let Some(asked) = client.pending.get(Side::Client, &id).cloned() else {
+        return core.cx.outbox.drop_message(Dropped::LateCancellation);
+    };
     if let Some((process, number)) = asked.at_agent {
         let line = lines::cancel(&RequestId::Number(number));
         let prompted_session = core
@@ -153,10 +164,10 @@ pub(super) fn cancel_request(core: &mut Core, connection: ConnectionId, params: 
             .get(&process)
             .and_then(|process| process.session_of_prompt(&number.into()).cloned());
         core.cx.outbox.push(Output::ToAgent { process, line, session: asked.stream });
-        if let Some(session) = prompted_session {
-            if let Some((session, cx)) = core.session(&session) {
-                OverdueTurn::of(session, cx).await_stop();
-            }
+        if let Some(session) = prompted_session
+            && let Some((session, cx)) = core.session(&session)
+        {
+            OverdueTurn::of(session, cx).await_stop();
         }
         return;
     }
@@ -173,6 +184,9 @@ pub(super) fn cancel_request(core: &mut Core, connection: ConnectionId, params: 
         // Summaries contain the queued prompts.
         core.cx.outbox.summary_version += 1;
         core.cx.refuse(connection, &id, codes::REQUEST_CANCELLED, "the request was cancelled", None);
+    } else {
+        // The request waits for the log or for an agent, and will be answered then.
+        core.cx.outbox.drop_message(Dropped::LateCancellation);
     }
 }
 

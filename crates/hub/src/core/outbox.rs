@@ -2,10 +2,62 @@
 
 use super::lines::Outcome;
 use super::{AgentId, ConnectionId, Output, SessionId, ToClient, lines};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use switchboard_acp::rpc::RequestId;
 
 use switchboard_transport::SharedText;
+
+/// Reason why a message was dropped. Nothing is dropped without being counted or reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Dropped {
+    /// The answer to a question that was answered or cancelled before.
+    LateAnswer,
+    /// The answer of a client whose token has lost the right to answer.
+    AnswerWithoutRight,
+    /// A cancellation of a request that is not pending any more.
+    LateCancellation,
+    /// A cancellation that names no request.
+    CancellationWithoutRequest,
+    /// A repetition of a request whose response is still due, or of a notification.
+    DuplicateRequest,
+    /// A message of a client that has disconnected.
+    DisconnectedClient,
+    /// A line of an agent process that has exited.
+    EndedProcess,
+    /// A line of an agent in its own version about a session that is not open.
+    UnrecordedLine,
+    /// A response to a request that is not pending.
+    UnknownResponse,
+    /// A request of another hub that cannot be parsed.
+    InvalidForwardedRequest,
+    /// The loss report of a client without the right to make it, or which is not attached to the session.
+    LossWithoutRight,
+    /// A loss beyond the number of different losses that are recorded.
+    TooManyLosses,
+    /// A message that waited for an agent which did not start, and that has no response.
+    WaitedInVain,
+}
+
+impl Dropped {
+    /// Returns the name in the metrics.
+    fn as_str(self) -> &'static str {
+        match self {
+            Dropped::LateAnswer => "late_answer",
+            Dropped::AnswerWithoutRight => "answer_without_right",
+            Dropped::LateCancellation => "late_cancellation",
+            Dropped::CancellationWithoutRequest => "cancellation_without_request",
+            Dropped::DuplicateRequest => "duplicate_request",
+            Dropped::DisconnectedClient => "disconnected_client",
+            Dropped::EndedProcess => "ended_process",
+            Dropped::UnrecordedLine => "unrecorded_line",
+            Dropped::UnknownResponse => "unknown_response",
+            Dropped::InvalidForwardedRequest => "invalid_forwarded_request",
+            Dropped::LossWithoutRight => "loss_without_right",
+            Dropped::TooManyLosses => "too_many_losses",
+            Dropped::WaitedInVain => "waited_in_vain",
+        }
+    }
+}
 
 /// Outputs that the driver has not taken yet.
 #[derive(Debug, Default)]
@@ -16,6 +68,8 @@ pub(super) struct Outbox {
     /// Wall-clock time in Unix milliseconds, for display.
     pub(super) time: i64,
     last_ticket: u64,
+    /// Number of dropped messages.
+    dropped: BTreeMap<Dropped, u64>,
     /// Changes whenever the summaries of sessions may have changed, apart from times.
     pub(super) summary_version: u64,
 }
@@ -68,5 +122,15 @@ impl Outbox {
             _ => true,
         });
         prompted_session
+    }
+
+    /// Counts a message that is dropped.
+    pub(super) fn drop_message(&mut self, reason: Dropped) {
+        *self.dropped.entry(reason).or_default() += 1;
+    }
+
+    /// Returns the numbers of dropped messages by reason.
+    pub(super) fn dropped(&self) -> Vec<(&'static str, u64)> {
+        self.dropped.iter().map(|(reason, count)| (reason.as_str(), *count)).collect()
     }
 }

@@ -142,8 +142,6 @@ pub(super) fn ownership_known(core: &mut Core, id: &SessionId, owned: Result<Own
             replace_state(core, id, *state, length);
             if let Some((session, cx)) = core.session(id) {
                 Lifecycle::of(session, cx).interrupt(OWNER_GONE, None);
-            }
-            if let Some((session, cx)) = core.session(id) {
                 Delivery::of(session, cx).deliver_all();
             }
             let forwarded =

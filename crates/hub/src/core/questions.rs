@@ -2,8 +2,10 @@
 //! answer, a cancellation of the turn, or a cancellation by the agent. A client that detaches or responds with an error
 //! has not answered.
 
+use super::client_message::ClientMessage;
 use super::context::Context;
 use super::delivery::Delivery;
+use super::outbox::Dropped;
 use super::session::Session;
 use super::{ConnectionId, Core, Output, SessionId, ToClient, forwarding};
 use std::sync::Arc;
@@ -315,8 +317,15 @@ impl<'a> Questions<'a> {
 }
 
 /// Handles a response of a client. Responses to questions that are not pending are ignored.
-pub(super) fn answered(core: &mut Core, connection: ConnectionId, response: &Response<'_>, line: &Arc<str>) {
-    let Some(client) = core.cx.clients.connections.get_mut(&connection) else { return };
+pub(super) fn answered(
+    core: &mut Core,
+    connection: ConnectionId,
+    response: &Response<'_>,
+    line: &ClientMessage,
+) {
+    let Some(client) = core.cx.clients.connections.get_mut(&connection) else {
+        return core.cx.outbox.drop_message(Dropped::DisconnectedClient);
+    };
     let (outcome, decider) = match &response.outcome {
         Ok(result) => (Outcome::Result(lines::without_hub_meta(result)), DECIDER.of(result)),
         Err(_) => (Outcome::of(&response.outcome), None),
@@ -324,7 +333,7 @@ pub(super) fn answered(core: &mut Core, connection: ConnectionId, response: &Res
     let Some(PendingQuestion { about, invalid_answers }) =
         client.questions.get(Side::Agent, &response.id).cloned()
     else {
-        return;
+        return core.cx.outbox.drop_message(Dropped::LateAnswer);
     };
     match about {
         QuestionSource::Direct(direct) => {
@@ -339,7 +348,7 @@ pub(super) fn answered(core: &mut Core, connection: ConnectionId, response: &Res
         QuestionSource::Question(id, offset) => {
             // The token may have lost the right to answer meanwhile.
             if client.identity.role < Role::Answer {
-                return;
+                return core.cx.outbox.drop_message(Dropped::AnswerWithoutRight);
             }
             let mut by = client.author();
             if let Outcome::Error(error) = &outcome {
@@ -349,31 +358,26 @@ pub(super) fn answered(core: &mut Core, connection: ConnectionId, response: &Res
                 return;
             }
             by.decider = decider.map(Into::into);
-            let reason = core
-                .sessions
-                .get(&id)
-                .and_then(|session| session.question(offset)?.validation_error(&outcome));
+            let Some((session, cx)) = core.session(&id) else {
+                return core.cx.outbox.drop_message(Dropped::LateAnswer);
+            };
+            let reason = session.question(offset).and_then(|question| question.validation_error(&outcome));
             let outcome = match reason {
                 Some(reason) => {
                     let record = QuestionRecord::new().question(offset).by(by.clone());
-                    core.append_hub_record(&id, &HubRecord::AnswerDoesNotFit(record.reason(reason.clone())));
-                    if let Some((session, cx)) = core.session(&id) {
-                        Questions::of(session, cx).report_invalid_answer(connection, &reason);
-                    }
+                    let record = HubRecord::AnswerDoesNotFit(record.reason(reason.clone()));
+                    session.append_hub_record(cx, &record);
+                    let mut questions = Questions::of(session, cx);
+                    questions.report_invalid_answer(connection, &reason);
                     if invalid_answers < MAX_INVALID_ANSWERS {
-                        if let Some((session, cx)) = core.session(&id) {
-                            Questions::of(session, cx).ask_again(connection, offset, invalid_answers + 1);
-                        }
-                        return;
+                        return questions.ask_again(connection, offset, invalid_answers + 1);
                     }
                     cancelled(ELICITATION)
                 }
                 None => outcome,
             };
-            if core.is_owner(&id) {
-                if let Some((session, cx)) = core.session(&id) {
-                    Questions::of(session, cx).settle(offset, &outcome, &by, Some(connection));
-                }
+            if session.is_owned {
+                Questions::of(session, cx).settle(offset, &outcome, &by, Some(connection));
             } else {
                 forwarding::forward_answer(core, &id, offset, &outcome, &by, (connection, line));
             }

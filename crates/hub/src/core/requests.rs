@@ -1,7 +1,9 @@
 //! Connections of clients, and dispatch of their messages.
 
+use super::client_message::ClientMessage;
 use super::delivery::Delivery;
 use super::lifecycle::Lifecycle;
+use super::outbox::Dropped;
 use super::{
     ConnectionId, Core, Output, SessionId, listing, methods, notifications, questions, unresponsive,
 };
@@ -10,7 +12,7 @@ use std::sync::Arc;
 use serde_json::json;
 use switchboard_acp::extensions::{END_AGENT_METHOD, OPERATION_ID};
 use switchboard_acp::rpc::{Message, RequestId, codes};
-use switchboard_acp::{Raw, Side, Wire, WireFormat};
+use switchboard_acp::{Raw, Side, Wire};
 
 use super::connection::{Connection, MAX_PENDING, PendingClientRequest};
 use super::lines::{self, Outcome};
@@ -28,29 +30,42 @@ pub(super) struct ClientRequest<'r> {
     pub(super) id: &'r RequestId<'static>,
     pub(super) method: &'r str,
     pub(super) params: Option<&'r Raw<'r>>,
-    /// The whole line, in case it must wait.
-    pub(super) line: &'r Arc<str>,
+    /// The whole message, in case it must wait.
+    pub(super) line: &'r ClientMessage,
 }
 
-/// Handles a message of a client, in version 2.
-pub(super) fn client_line(core: &mut Core, connection: ConnectionId, line: &Arc<str>) {
-    let Some(client) = core.cx.clients.connections.get_mut(&connection) else { return };
-    let message = match Message::decode(line, WireFormat::Any) {
-        Ok(message) => message,
-        Err(error) => {
-            let error = Outcome::error(codes::INVALID_REQUEST, error.to_string(), None);
-            let text = lines::answer(&RequestId::Null, &error);
-            core.cx.outbox.send(connection, text, None);
-            return;
+/// Handles a message of a client, in version 2. Returns whether it is a request.
+pub(super) fn client_line(core: &mut Core, connection: ConnectionId, line: &Arc<str>) -> bool {
+    match ClientMessage::decode(Arc::clone(line)) {
+        Ok(message) => {
+            receive(core, connection, &message);
+            message.request().is_some()
         }
+        Err(error) => {
+            if core.cx.clients.connections.contains_key(&connection) {
+                let error = Outcome::error(codes::INVALID_REQUEST, error.to_string(), None);
+                core.cx.outbox.send(connection, lines::answer(&RequestId::Null, &error), None);
+            } else {
+                core.cx.outbox.drop_message(Dropped::DisconnectedClient);
+            }
+            false
+        }
+    }
+}
+
+/// Notes a message as pending, if it is a request and no duplicate, and dispatches it.
+fn receive(core: &mut Core, connection: ConnectionId, line: &ClientMessage) {
+    let Some(client) = core.cx.clients.connections.get_mut(&connection) else {
+        return core.cx.outbox.drop_message(Dropped::DisconnectedClient);
     };
+    let message = line.message();
     if client.is_paused && message.method() != Some("stream/resume") {
         let reason = "the first message of a resumed connection must be stream/resume".to_owned();
         core.cx.outbox.push(Output::Close { connection, code: 1002, reason });
         return;
     }
-    if let Message::Request(request) = &message {
-        let id = request.id.clone().into_owned();
+    if let Message::Request(request) = message {
+        let id = request.id.clone();
         let params = request.params.as_ref();
         let is_repeatable = client.dedups_by_id && request.method == "session/prompt";
         let operation = params
@@ -74,8 +89,8 @@ pub(super) fn client_line(core: &mut Core, connection: ConnectionId, line: &Arc<
             return core.cx.reply(connection, &id, outcome);
         }
         if client.pending.contains(Side::Client, &id) {
-            // A duplicate of a request that is still pending.
-            return;
+            // A duplicate of a request that is still pending, which gets the only response.
+            return core.cx.outbox.drop_message(Dropped::DuplicateRequest);
         }
         let is_full = client.pending.len() >= MAX_PENDING;
         // Clients expect the response to a request that opens a session on the stream of the connection.
@@ -95,15 +110,17 @@ pub(super) fn client_line(core: &mut Core, connection: ConnectionId, line: &Arc<
 }
 
 /// Dispatches a message, again if it had to wait.
-pub(super) fn dispatch(core: &mut Core, connection: ConnectionId, line: &Arc<str>) {
-    let Some(client) = core.cx.clients.connections.get(&connection) else { return };
-    match Message::decode(line, WireFormat::Any) {
-        Ok(Message::Response(response)) => questions::answered(core, connection, &response, line),
-        Ok(Message::Notification(notification)) => {
-            notifications::handle_notification(core, connection, &notification, line)
+pub(super) fn dispatch(core: &mut Core, connection: ConnectionId, line: &ClientMessage) {
+    let Some(client) = core.cx.clients.connections.get(&connection) else {
+        return core.cx.outbox.drop_message(Dropped::DisconnectedClient);
+    };
+    match line.message() {
+        Message::Response(response) => questions::answered(core, connection, response, line),
+        Message::Notification(notification) => {
+            notifications::handle_notification(core, connection, notification, line);
         }
-        Ok(Message::Request(request)) => {
-            let id = request.id.clone().into_owned();
+        Message::Request(request) => {
+            let id = request.id.clone();
             if !client.is_initialized && request.method != "initialize" {
                 let message = "say initialize first";
                 return core.cx.refuse(connection, &id, codes::INVALID_REQUEST, message, None);
@@ -114,7 +131,6 @@ pub(super) fn dispatch(core: &mut Core, connection: ConnectionId, line: &Arc<str
                 core.cx.refuse(connection, &id, code, message, data);
             }
         }
-        Err(_) => {}
     }
 }
 
@@ -191,7 +207,7 @@ pub(super) fn is_loaded(
     core: &mut Core,
     id: &SessionId,
     connection: ConnectionId,
-    line: &Arc<str>,
+    line: &ClientMessage,
 ) -> Result<bool, Refusal> {
     let Some(session) = core.sessions.get_mut(id) else { return Ok(false) };
     if session.state.is_some() {
@@ -204,7 +220,7 @@ pub(super) fn is_loaded(
             None,
         ));
     }
-    session.waiting.push_back((connection, Arc::clone(line)));
+    session.waiting.push_back((connection, line.clone()));
     if let Some((session, cx)) = core.session(id) {
         session.load(cx);
     }
@@ -258,8 +274,8 @@ pub(super) fn was_loaded(core: &mut Core, id: &SessionId, state: Result<(Session
         }
         Err(reason) => {
             for (connection, line) in waiting {
-                if let Ok(Message::Request(request)) = Message::decode(&line, WireFormat::Any) {
-                    let request = request.id.into_owned();
+                if let Some(request) = line.request() {
+                    let request = request.id.clone();
                     let message = format!("cannot read the log of session {id}: {reason}");
                     core.cx.refuse(connection, &request, codes::INTERNAL_ERROR, message, None);
                 }

@@ -1,5 +1,6 @@
 //! State of one session: its metadata, queue, subscribers and the tail of its log.
 
+use super::client_message::ClientMessage;
 use super::clients::Clients;
 use super::context::Context;
 use super::delivery::Delivery;
@@ -65,7 +66,7 @@ pub(super) struct Session {
     pub(super) tail_start: u64,
     pub(super) subscribers: BTreeSet<ConnectionId>,
     /// Messages that wait until the log is loaded or the agent is ready.
-    pub(super) waiting: VecDeque<(ConnectionId, Arc<str>)>,
+    pub(super) waiting: VecDeque<(ConnectionId, ClientMessage)>,
     pub(super) prompts: VecDeque<Prompt>,
     /// True if this hub owns the session and may write its log.
     pub(super) is_owned: bool,
@@ -414,7 +415,7 @@ impl Session {
                 Questions::of(self, cx).apply_decision(sequence, &decision);
             }
             (RecordKind::Update | RecordKind::Native | RecordKind::Question, _) => {
-                Delivery::of(self, cx).deliver_all()
+                Delivery::of(self, cx).deliver_all();
             }
             (RecordKind::Cancelled(offset), _) => Questions::of(self, cx).cancel_asked(offset, None),
             (RecordKind::Internal, _) => {}
