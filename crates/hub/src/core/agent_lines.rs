@@ -1,12 +1,5 @@
 //! Handling of everything that agent processes send: messages, losses, standard error and invalid lines.
 
-use super::dormancy::Dormancy;
-use super::lifecycle::{Fork, Lifecycle};
-use super::outbox::Dropped;
-use super::unresponsive::OverdueTurn;
-use super::{
-    AgentId, ConnectionId, Core, Output, SessionId, SessionState, agent_process, lifecycle, requests,
-};
 use std::sync::Arc;
 
 use serde_json::json;
@@ -16,11 +9,16 @@ use switchboard_acp::{Raw, Side, WireFormat};
 use switchboard_store::Channel;
 use switchboard_transport::ConfinementNotice;
 
-use super::agent_process::{Description, PendingAgentRequest};
+use super::agent_process::{self, Description, PendingAgentRequest};
+use super::dormancy::Dormancy;
+use super::lifecycle::{self, Fork, Lifecycle};
 use super::lines::{self, Outcome, Rewrite};
+use super::outbox::Dropped;
 use super::questions::{ELICITATION, PERMISSION, cancelled};
 use super::session::Session;
 use super::session_state::referenced_request;
+use super::unresponsive::OverdueTurn;
+use super::{AgentId, ConnectionId, Core, Output, SessionId, SessionState, requests};
 use crate::agent_task::LineSession;
 
 /// Divider that is shown in a session whose agent has lost its history.

@@ -1,11 +1,5 @@
 //! Lifecycle of agent processes: started on demand, ended when unused, with the requests that are pending at each.
 
-use super::client_message::ClientMessage;
-use super::lifecycle::Lifecycle;
-use super::{
-    AgentId, ConnectionId, Core, Output, SessionId, SessionState, dormancy, lifecycle, ownership, redelivery,
-    requests, unresponsive,
-};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,9 +10,15 @@ use switchboard_acp::{Correlator, OpenRequest, Raw, Side};
 use switchboard_store::Channel;
 use switchboard_transport::{ConfinementNotice, Oddities, SharedText};
 
+use super::client_message::ClientMessage;
+use super::lifecycle::{self, Lifecycle};
 use super::lines::{Outcome, Rewrite};
 use super::services::Services;
 use super::session::{Prompt, Session};
+use super::{
+    AgentId, ConnectionId, Core, Output, SessionId, SessionState, dormancy, ownership, redelivery, requests,
+    unresponsive,
+};
 
 /// Maximum number of buffered lines for sessions that are being opened.
 const EARLY_LINES: usize = 1024;

@@ -1,14 +1,15 @@
 //! Agents and their processes.
 
-use super::agent_process::{AgentProcess, Description, PendingAgentRequest};
-use super::lines::Rewrite;
-use super::{AgentId, SessionId, lines};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+
 use switchboard_acp::Raw;
 use switchboard_acp::rpc::RequestId;
 
+use super::agent_process::{AgentProcess, Description, PendingAgentRequest};
 use super::lifecycle::PendingCreation;
+use super::lines::{self, Rewrite};
+use super::{AgentId, SessionId};
 
 /// The agents that the hub was started with, and their processes.
 pub(super) struct Agents {

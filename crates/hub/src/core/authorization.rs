@@ -3,16 +3,16 @@
 //! [`Session::is_visible_to`](super::session::Session::is_visible_to) decides which sessions a client sees, where the
 //! session is looked up. This module decides which actions are allowed on a visible session.
 
-use super::clients::Clients;
-use super::{ConnectionId, CoreOptions, FORBIDDEN, FolderRefusal, lines};
 use serde_json::json;
 use switchboard_acp::Raw;
 use switchboard_acp::extensions::{META, is_own_key};
 use switchboard_acp::rpc::codes;
 use switchboard_store::Role;
 
+use super::clients::Clients;
 use super::method_table::Method;
 use super::requests::Refusal;
+use super::{ConnectionId, CoreOptions, FORBIDDEN, FolderRefusal, lines};
 
 /// Keys of `_meta` that are not agent options, in addition to those of Switchboard and its translation: trace context.
 const HARMLESS_META: [&str; 3] = ["traceparent", "tracestate", "baggage"];

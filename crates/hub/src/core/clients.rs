@@ -1,12 +1,13 @@
 //! Connections of all clients.
 
-use super::lines::Outcome;
-use super::services::Services;
 use std::collections::BTreeMap;
+
 use switchboard_acp::extensions::Author;
 
 use super::ConnectionId;
 use super::connection::{Connection, ReplyCache};
+use super::lines::Outcome;
+use super::services::Services;
 
 /// The connected clients.
 #[derive(Debug, Default)]

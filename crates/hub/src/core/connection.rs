@@ -1,8 +1,5 @@
 //! State of one client connection and its subscriptions.
 
-use super::questions::ELICITATION;
-use super::session_state::Question;
-use super::{ConnectionId, Identity, SessionId, ToClient, lines};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -12,12 +9,15 @@ use switchboard_acp::rpc::RequestId;
 use switchboard_store::Role;
 
 use super::direct_questions::DirectQuestion;
-use super::lines::Outcome;
+use super::lines::{self, Outcome};
 use super::losses::LossCounts;
 use super::message_lookup::PendingLookup;
 use super::native::OriginTracker;
+use super::questions::ELICITATION;
 use super::replay::{Cursor, Replay};
 use super::services::Services;
+use super::session_state::Question;
+use super::{ConnectionId, Identity, SessionId, ToClient};
 
 /// Maximum number of pending requests of one client.
 pub(super) const MAX_PENDING: usize = 1024;

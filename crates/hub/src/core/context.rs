@@ -1,5 +1,15 @@
 //! Everything that the methods of a session need beside the session: outputs, clients, agents and the other hubs.
 
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use switchboard_acp::extensions::OPERATION_ID;
+use switchboard_acp::rpc::{RequestId, codes};
+use switchboard_acp::{Raw, Side};
+use switchboard_store::Channel;
+use switchboard_transport::SharedText;
+
 use super::agent_process::{AgentProcess, PendingAgentRequest};
 use super::agents::Agents;
 use super::authorization::Access;
@@ -8,20 +18,12 @@ use super::clients::Clients;
 use super::connection::{MAX_SUBSCRIPTIONS, PendingClientRequest};
 use super::direct_questions::DirectQuestions;
 use super::forwarding::{ForwardedRequest, ReceivedRequest, outcome_text};
-use super::lines::{Outcome, Rewrite};
+use super::lines::{self, Outcome, Rewrite};
 use super::outbox::{Dropped, Outbox};
 use super::ownership::Cluster;
 use super::requests::Refusal;
 use super::services::Services;
-use super::{AgentId, ConnectionId, CoreOptions, Output, SessionId, ToClient, lines};
-use serde_json::{Value, json};
-use std::collections::VecDeque;
-use std::sync::Arc;
-use switchboard_acp::extensions::OPERATION_ID;
-use switchboard_acp::rpc::{RequestId, codes};
-use switchboard_acp::{Raw, Side};
-use switchboard_store::Channel;
-use switchboard_transport::SharedText;
+use super::{AgentId, ConnectionId, CoreOptions, Output, SessionId, ToClient};
 
 /// Maximum number of dropped notifications of one client that are reported to the operator.
 const TOLD_DROPS: usize = 8;

@@ -6,8 +6,6 @@
 //! costs no memory. When it falls behind the records that are kept in memory, the hub reads them from the log. They are
 //! sent unfolded, because the client was attached when they were written.
 
-use super::context::Context;
-use super::questions::Questions;
 use std::sync::Arc;
 
 use switchboard_acp::extensions::{CURSOR, META, Native, QUESTIONS};
@@ -18,9 +16,11 @@ use switchboard_store::{Channel, Role};
 use switchboard_transport::SharedText;
 
 use super::connection::{Phase, Start, Subscription};
+use super::context::Context;
 use super::lines::{self, Outcome, Rewrite};
 use super::losses::LossCounts;
 use super::native::{Origin, OriginTracker};
+use super::questions::Questions;
 use super::replay::{Cursor, Replay, ReplayLine};
 use super::session::Session;
 use super::{ConnectionId, LogRecord, Output, SessionId, SessionState, ToClient};

@@ -1,19 +1,20 @@
 //! Questions about a request of one client, outside any session, such as the form of a login. They are not in a log, so
 //! the agent gets a response as soon as the client disconnects.
 
-use super::agents::Agents;
-use super::clients::Clients;
-use super::outbox::Outbox;
+use std::sync::Arc;
+
 use switchboard_acp::rpc::{Request, RequestId, codes};
 use switchboard_acp::{OpenRequest, Raw, Side, Wire, WireFormat, v2};
 
+use super::agents::Agents;
+use super::clients::Clients;
 use super::connection::{Connection, PendingQuestion, QuestionSource};
 use super::lines::{self, Outcome, Rewrite};
+use super::outbox::Outbox;
 use super::questions::{ELICITATION, MAX_INVALID_ANSWERS, PERMISSION, cancelled};
 use super::session::Session;
 use super::session_state::{ID_IN_USE, Question, referenced_request};
 use super::{AgentId, ConnectionId, Output, SessionId};
-use std::sync::Arc;
 
 /// Maximum number of questions outside sessions that one client can have at a time.
 const DIRECT: usize = 16;

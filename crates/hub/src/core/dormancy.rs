@@ -2,12 +2,12 @@
 //! are closed, which frees the file descriptors. The process still has such a session ("parked"): while it runs, the
 //! session continues without `session/resume`.
 
-use super::context::Context;
-use super::{AgentId, Core, Output, SessionId, unresponsive};
 use std::sync::Arc;
 
 use super::agent_process::PendingAgentRequest;
+use super::context::Context;
 use super::session::Session;
+use super::{AgentId, Core, Output, SessionId, unresponsive};
 
 /// The dormancy of one session.
 pub(super) struct Dormancy<'a> {

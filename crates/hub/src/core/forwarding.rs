@@ -3,10 +3,6 @@
 //! A request for a session of another hub is forwarded to the owner and repeated until the owner replies. Every
 //! forwarded request has an idempotency key, so the owner executes it once.
 
-use super::client_message::ClientMessage;
-use super::outbox::Dropped;
-use super::questions::Questions;
-use super::{ConnectionId, Core, Identity, Output, SessionId, notifications, requests};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -15,9 +11,13 @@ use switchboard_acp::rpc::codes;
 use switchboard_acp::{Raw, Side};
 use switchboard_store::Role;
 
+use super::client_message::ClientMessage;
 use super::lines::{self, Outcome};
 use super::notices::ClientAction;
-use super::requests::{Refusal, WAITING};
+use super::outbox::Dropped;
+use super::questions::Questions;
+use super::requests::{self, Refusal, WAITING};
+use super::{ConnectionId, Core, Identity, Output, SessionId, notifications};
 
 /// Connection ids of forwarded requests start here. Those of real connections never get this large.
 const FIRST_FORWARDED_ID: ConnectionId = 1 << 62;

@@ -1,31 +1,31 @@
 //! Lifecycle of sessions: creating, forking and adopting them, resuming them in an agent, and running their prompts.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde_json::json;
+use switchboard_acp::extensions::{
+    ADOPTED_SESSION, ActRecord, AgentSessionRecord, Author, HubRecord, PromptRecord,
+};
+use switchboard_acp::rpc::{RequestId, codes};
+use switchboard_acp::{Raw, Side};
+use switchboard_store::{Channel, Role};
+
+use super::agent_process::PendingAgentRequest;
+use super::connection::Start;
 use super::context::Context;
 use super::delivery::Delivery;
 use super::dormancy::Dormancy;
+use super::lines::{self, Outcome, Rewrite};
+use super::notices::received;
 use super::questions::Questions;
+use super::session::{Prompt, Session};
 use super::session_events::SessionEvents;
 use super::unresponsive::OverdueTurn;
 use super::{
     AgentId, ConnectionId, Core, FolderRefusal, Output, SessionId, SessionInfo, SessionState, Starter,
     agent_lines,
 };
-use std::collections::HashMap;
-use std::sync::Arc;
-use switchboard_acp::extensions::{
-    ADOPTED_SESSION, ActRecord, AgentSessionRecord, Author, HubRecord, PromptRecord,
-};
-
-use serde_json::json;
-use switchboard_acp::rpc::{RequestId, codes};
-use switchboard_acp::{Raw, Side, Wire};
-use switchboard_store::{Channel, Role};
-
-use super::agent_process::PendingAgentRequest;
-use super::connection::Start;
-use super::lines::{self, Outcome, Rewrite};
-use super::notices::received;
-use super::session::{Prompt, Session};
 
 /// A session whose log is being created.
 pub(super) struct PendingCreation {

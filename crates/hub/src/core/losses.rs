@@ -4,7 +4,6 @@
 //! equal losses are counted for each subscriber and for the log: the n-th occurrence at a subscriber is recorded only
 //! if the log contains fewer than n. The count of the log is derived from its records, so it survives a restart.
 
-use super::outbox::Dropped;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -14,6 +13,7 @@ use switchboard_acp::{Raw, Wire, WireFormat};
 use switchboard_store::{Channel, Role};
 
 use super::lines::{self, truncated};
+use super::outbox::Dropped;
 use super::{ConnectionId, Core, SessionId};
 
 /// Maximum number of different losses that are recorded for one session.

@@ -1,6 +1,5 @@
 //! Attaching after a message: lookup of its last record in the log.
 
-use super::{ConnectionId, Core, Output, SessionId, lines, methods, requests};
 use std::sync::Arc;
 
 use serde_json::json;
@@ -10,7 +9,8 @@ use switchboard_store::Channel;
 
 use super::connection::Start;
 use super::replay::Cursor;
-use super::requests::Refusal;
+use super::requests::{self, Refusal};
+use super::{ConnectionId, Core, Output, SessionId, lines, methods};
 
 /// A request that waits for a message lookup.
 #[derive(Debug)]

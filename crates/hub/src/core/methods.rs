@@ -1,9 +1,5 @@
 //! Requests of clients, method by method.
 
-use super::delivery::Delivery;
-use super::lifecycle::Lifecycle;
-use super::questions::Questions;
-use super::{ConnectionId, Core, SessionId, agent_process, forwarding, lifecycle, message_lookup, requests};
 use std::sync::Arc;
 
 use serde_json::json;
@@ -13,12 +9,16 @@ use switchboard_acp::extensions::{CURSOR, NATIVE_VERSION, OPERATION_ID, REPORTS_
 use switchboard_acp::rpc::{RequestId, codes};
 use switchboard_store::{Channel, Role};
 
-use super::agent_process::{AgentProcess, PendingAgentRequest};
+use super::agent_process::{self, AgentProcess, PendingAgentRequest};
 use super::connection::{Connection, Start};
+use super::delivery::Delivery;
+use super::lifecycle::{self, Lifecycle};
 use super::lines::{self, Outcome};
-use super::requests::{ClientRequest, Refusal, TargetSession, WAITING, client_mut};
+use super::questions::Questions;
+use super::requests::{self, ClientRequest, Refusal, TargetSession, WAITING, client_mut};
 use super::services::Services;
 use super::session::{Prompt, Session};
+use super::{ConnectionId, Core, SessionId, forwarding, message_lookup};
 
 /// Error code of `session/attach` for an unsupported parameter.
 const UNSUPPORTED: i32 = -32003;

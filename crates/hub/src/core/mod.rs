@@ -49,35 +49,35 @@ pub(crate) mod session_state;
 mod tests;
 mod unresponsive;
 
-use crate::agent_task::LineSession;
-use crate::session_event::{AnswerResult, PendingQuestionEvent, SessionEvent};
-use connection::{Connection, Start};
-use delivery::Delivery;
-use lifecycle::Lifecycle;
-use questions::Questions;
-use requests::client_mut;
-use serde_json::json;
-use services::Services;
-use session_events::SessionEvents;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
+
+use serde_json::json;
 use switchboard_acp::extensions::HubRecord;
+use switchboard_acp::rpc::{RequestId, codes};
 use switchboard_acp::{Raw, Side};
 use switchboard_bridge::{Loss, Version};
+use switchboard_store::{Channel, Moment, Role};
 use switchboard_transport::{ConfinementNotice, SharedText};
 
-use switchboard_acp::rpc::{RequestId, codes};
-use switchboard_store::{Channel, Moment, Role};
-
+use crate::agent_task::LineSession;
 use crate::policy::Policy;
+use crate::session_event::{AnswerResult, PendingQuestionEvent, SessionEvent};
 pub use agent_process::NO_HANDSHAKE;
 pub(crate) use capabilities::RESUMABLE;
+use connection::{Connection, Start};
 use context::Context;
+use delivery::Delivery;
 pub(crate) use delivery::ResumeError;
+use lifecycle::Lifecycle;
 use lines::Outcome;
 pub use ownership::HubInfo;
 pub(crate) use ownership::Ownership;
+use questions::Questions;
+use requests::client_mut;
+use services::Services;
 use session::Session;
+use session_events::SessionEvents;
 pub(crate) use session_state::SessionState;
 
 /// Id of a client connection.

@@ -1,11 +1,5 @@
 //! Notifications of clients.
 
-use super::client_message::ClientMessage;
-use super::delivery::{Delivery, ResumeError};
-use super::outbox::Dropped;
-use super::questions::Questions;
-use super::unresponsive::OverdueTurn;
-use super::{AgentId, ConnectionId, Core, Output, SessionId, forwarding, losses, requests};
 use std::sync::Arc;
 
 use serde_json::json;
@@ -14,11 +8,17 @@ use switchboard_acp::rpc::{Notification, RequestId, codes};
 use switchboard_acp::{Raw, Side};
 use switchboard_store::Channel;
 
+use super::client_message::ClientMessage;
 use super::connection::{MAX_SUBSCRIPTIONS, Phase};
+use super::delivery::{Delivery, ResumeError};
 use super::lines::{self, Rewrite};
 use super::method_table::{Form, Method, is_request};
-use super::requests::{Refusal, TargetSession};
+use super::outbox::Dropped;
+use super::questions::Questions;
+use super::requests::{self, Refusal, TargetSession};
 use super::session_state::referenced_request;
+use super::unresponsive::OverdueTurn;
+use super::{AgentId, ConnectionId, Core, Output, SessionId, forwarding, losses};
 
 /// Maximum number of cancellations that are forwarded to an agent during one turn.
 const CANCELS: usize = 100;

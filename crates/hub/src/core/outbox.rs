@@ -1,11 +1,12 @@
 //! Outputs of the core in their order, and the clock and counters that they depend on.
 
-use super::lines::Outcome;
-use super::{AgentId, ConnectionId, Output, SessionId, ToClient, lines};
 use std::collections::{BTreeMap, VecDeque};
-use switchboard_acp::rpc::RequestId;
 
+use switchboard_acp::rpc::RequestId;
 use switchboard_transport::SharedText;
+
+use super::lines::{self, Outcome};
+use super::{AgentId, ConnectionId, Output, SessionId, ToClient};
 
 /// Reason why a message was dropped. Nothing is dropped without being counted or reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -4,12 +4,6 @@
 //! owner and forward the requests of their clients to it. The log decides the owner by a lease with a fencing token;
 //! this module only has the last known owner.
 
-use super::delivery::Delivery;
-use super::lifecycle::Lifecycle;
-use super::questions::Questions;
-use super::{
-    AgentId, ConnectionId, Core, Output, SessionId, SessionState, agent_process, forwarding, requests,
-};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
@@ -17,12 +11,16 @@ use std::sync::Arc;
 use serde_json::Value;
 use switchboard_acp::rpc::codes;
 
-use super::agent_process::PendingAgentRequest;
+use super::agent_process::{self, PendingAgentRequest};
 use super::connection::ReplyCache;
-use super::forwarding::{ForwardedRequest, ReceivedRequest};
+use super::delivery::Delivery;
+use super::forwarding::{self, ForwardedRequest, ReceivedRequest};
+use super::lifecycle::Lifecycle;
 use super::lines::Outcome;
 use super::notices::ClientAction;
+use super::questions::Questions;
 use super::session::Session;
+use super::{AgentId, ConnectionId, Core, Output, SessionId, SessionState, requests};
 
 /// Recorded in a session whose owner, with the agent, has disappeared.
 const OWNER_GONE: &str = "the turn was interrupted: the hub that ran the agent has disappeared";

@@ -2,12 +2,6 @@
 //! answer, a cancellation of the turn, or a cancellation by the agent. A client that detaches or responds with an error
 //! has not answered.
 
-use super::client_message::ClientMessage;
-use super::context::Context;
-use super::delivery::Delivery;
-use super::outbox::Dropped;
-use super::session::Session;
-use super::{ConnectionId, Core, Output, SessionId, ToClient, forwarding};
 use std::sync::Arc;
 
 use serde_json::json;
@@ -16,10 +10,16 @@ use switchboard_acp::rpc::{RequestId, Response};
 use switchboard_acp::{Raw, Side, WireFormat};
 use switchboard_store::{Channel, Role};
 
+use super::client_message::ClientMessage;
 use super::connection::{PendingQuestion, Phase, QuestionSource, Subscription};
+use super::context::Context;
+use super::delivery::Delivery;
 use super::lines::{self, Outcome, Rewrite};
 use super::notices::resolved;
+use super::outbox::Dropped;
+use super::session::Session;
 use super::session_state::Question;
+use super::{ConnectionId, Core, Output, SessionId, ToClient, forwarding};
 use crate::policy::{PermissionRequest, PolicyDecision};
 
 /// Maximum number of invalid answers of one client to one question. A form that cannot be filled in must not be asked

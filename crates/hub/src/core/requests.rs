@@ -1,24 +1,24 @@
 //! Connections of clients, and dispatch of their messages.
 
-use super::client_message::ClientMessage;
-use super::delivery::Delivery;
-use super::lifecycle::Lifecycle;
-use super::outbox::Dropped;
-use super::{
-    ConnectionId, Core, Output, SessionId, listing, methods, notifications, questions, unresponsive,
-};
 use std::sync::Arc;
 
 use serde_json::json;
 use switchboard_acp::extensions::{END_AGENT_METHOD, OPERATION_ID};
 use switchboard_acp::rpc::{Message, RequestId, codes};
-use switchboard_acp::{Raw, Side, Wire};
+use switchboard_acp::{Raw, Side};
 
+use super::client_message::ClientMessage;
 use super::connection::{Connection, MAX_PENDING, PendingClientRequest};
+use super::delivery::Delivery;
+use super::lifecycle::Lifecycle;
 use super::lines::{self, Outcome};
 use super::method_table::{Form, Method};
+use super::outbox::Dropped;
 use super::session::Session;
 use super::session_state::{SUBAGENT_SEPARATOR, SessionState};
+use super::{
+    ConnectionId, Core, Output, SessionId, listing, methods, notifications, questions, unresponsive,
+};
 
 /// Maximum number of messages that wait for a session to be loaded.
 pub(super) const WAITING: usize = 1024;

@@ -1,22 +1,9 @@
 //! State of one session: its metadata, queue, subscribers and the tail of its log.
 
-use super::client_message::ClientMessage;
-use super::clients::Clients;
-use super::context::Context;
-use super::delivery::Delivery;
-use super::lifecycle::Lifecycle;
-use super::notices::{AnnouncedPrompt, ClientAction, received, resolved};
-use super::questions::Questions;
-use super::services::Services;
-use super::session_events::{EventState, SessionEvents};
-use super::session_state::{Question, RecordKind, SessionState};
-use super::{
-    AgentId, ConnectionId, Identity, Output, QueuedPrompt, SessionActivity, SessionId, SessionInfo,
-    SessionSummary, ToClient, delivery, lines, session_events,
-};
-use serde_json::{Value, json};
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
+
+use serde_json::{Value, json};
 use switchboard_acp::extensions::{
     AGENT, Author, HubRecord, OWNER, PromptRecord, QuestionRecord, STATE, UNRESPONSIVE,
 };
@@ -26,7 +13,21 @@ use switchboard_session::{prompt_title, prompt_title_in};
 use switchboard_store::{Channel, Moment};
 use switchboard_transport::SharedText;
 
+use super::client_message::ClientMessage;
+use super::clients::Clients;
+use super::context::Context;
+use super::delivery::{self, Delivery};
+use super::lifecycle::Lifecycle;
 use super::native::Origin;
+use super::notices::{AnnouncedPrompt, ClientAction, received, resolved};
+use super::questions::Questions;
+use super::services::Services;
+use super::session_events::{self, EventState, SessionEvents};
+use super::session_state::{Question, RecordKind, SessionState};
+use super::{
+    AgentId, ConnectionId, Identity, Output, QueuedPrompt, SessionActivity, SessionId, SessionInfo,
+    SessionSummary, ToClient, lines,
+};
 
 /// Maximum number of records in the tail.
 const TAIL_RECORDS: usize = 2048;

@@ -1,8 +1,5 @@
 //! Events for people who do not look at a session: questions that wait, and turns that end.
 
-use super::context::Context;
-use super::questions::{ELICITATION, PERMISSION, Questions};
-use super::session::Session;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -13,7 +10,10 @@ use switchboard_acp::rpc::Message;
 use switchboard_acp::{Raw, Wire, WireFormat, v2};
 use switchboard_session::ToolCall;
 
+use super::context::Context;
 use super::lines::Outcome;
+use super::questions::{ELICITATION, PERMISSION, Questions};
+use super::session::Session;
 use super::session_state::{Question, SessionState};
 use super::{Output, SessionId};
 use crate::session_event::{

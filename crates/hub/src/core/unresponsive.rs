@@ -2,11 +2,6 @@
 //! the client's prompt nor the session waits any longer. The agent process keeps running until a client ends it, or the
 //! next prompt needs a responsive process.
 
-use super::context::Context;
-use super::delivery::Delivery;
-use super::lifecycle::Lifecycle;
-use super::questions::{Questions, cancelled};
-use super::{AgentId, ConnectionId, Core, Output, SessionId, forwarding, requests};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,9 +14,14 @@ use switchboard_acp::{Raw, Side, Text, Wire, WireFormat};
 use switchboard_store::Channel;
 
 use super::agent_process::PendingAgentRequest;
+use super::context::Context;
+use super::delivery::Delivery;
+use super::lifecycle::Lifecycle;
 use super::lines::{self, Outcome};
-use super::requests::{ClientRequest, Refusal};
+use super::questions::{Questions, cancelled};
+use super::requests::{self, ClientRequest, Refusal};
 use super::session::Session;
+use super::{AgentId, ConnectionId, Core, Output, SessionId, forwarding};
 
 /// A turn of one session that was cancelled and may not end.
 pub(super) struct OverdueTurn<'a> {
