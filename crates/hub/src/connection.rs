@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use switchboard_acp::detect::Handshake;
 use switchboard_acp::extensions::TRANSPORT;
-use switchboard_acp::rpc::{Message, RequestId, codes};
+use switchboard_acp::rpc::{Message, Request, RequestId, codes};
 use switchboard_acp::{Correlator, Raw, Wire, WireFormat};
 use switchboard_bridge::{BridgeOptions, Driver, Handled, Host, Loss, Outputs, Port, Side, Version};
 use switchboard_transport::server::{
@@ -243,27 +243,35 @@ impl Client {
     }
 
     async fn message(&mut self, text: String) -> Result<(), Gone> {
-        if !self.knows_version && !self.detect_version(&text) {
-            return Ok(());
-        }
-        let is_old = self.driver.is_some();
-        if is_old && !std::mem::replace(&mut self.is_translated, true) {
-            self.emit(Event::Translated { connection: self.id }).await?;
-        }
-        if !is_old {
+        // The core decodes the messages of a version 2 client.
+        if self.knows_version && self.driver.is_none() {
             return self.emit(Event::Message { connection: self.id, text: text.into() }).await;
         }
-        if let Some(gate) = self.gate.take() {
-            self.resume_streams(&text, gate);
+        // Once for all steps below. The translator reports a message that cannot be decoded.
+        let message = Message::decode(&text, WireFormat::Any).ok();
+        if !self.knows_version && !self.detect_version(message.as_ref()) {
             return Ok(());
         }
-        if let Ok(Message::Response(response)) = Message::decode(&text, WireFormat::Any) {
+        if self.driver.is_none() {
+            return self.emit(Event::Message { connection: self.id, text: text.into() }).await;
+        }
+        if !std::mem::replace(&mut self.is_translated, true) {
+            self.emit(Event::Translated { connection: self.id }).await?;
+        }
+        if let Some(gate) = self.gate.take() {
+            self.resume_streams(message, gate);
+            return Ok(());
+        }
+        if let Some(Message::Response(response)) = &message {
             self.replay_buffer.answered(&response.id);
         }
-        if self.outgoing.has_streams() && self.is_duplicate(&text) {
+        if let Some(Message::Request(request)) = &message
+            && self.outgoing.has_streams()
+            && self.is_duplicate(request)
+        {
             return Ok(());
         }
-        if let Ok(Message::Request(request)) = Message::decode(&text, WireFormat::Any)
+        if let Some(Message::Request(request)) = &message
             && !matches!(&*request.method, "session/load" | "session/resume" | "session/new" | "session/fork")
             && let Some(session) = lines::text_of(request.params.as_ref(), "sessionId")
         {
@@ -282,12 +290,11 @@ impl Client {
 
     /// Returns whether a message is a duplicate of an earlier prompt, by its idempotency key. If the response is known,
     /// it is sent again.
-    fn is_duplicate(&mut self, text: &str) -> bool {
-        let Ok(Message::Request(request)) = Message::decode(text, WireFormat::Any) else { return false };
+    fn is_duplicate(&mut self, request: &Request<'_>) -> bool {
         if request.method != "session/prompt" {
             return false;
         }
-        let id = request.id.into_owned();
+        let id = request.id.clone().into_owned();
         match self.prompts.iter().find(|(known, _)| *known == id) {
             Some((_, Some((text, stream)))) => {
                 let (text, stream) = (text.clone(), stream.clone());
@@ -306,15 +313,14 @@ impl Client {
     }
 
     /// Detects the protocol version of the client. Returns whether it is supported.
-    fn detect_version(&mut self, text: &str) -> bool {
-        let Ok(Message::Request(request)) = Message::decode(text, WireFormat::Any) else { return false };
+    fn detect_version(&mut self, message: Option<&Message<'_>>) -> bool {
+        let Some(Message::Request(request)) = message else { return false };
         let Handshake { version, number, .. } = Handshake::of_request(request.params.as_ref());
         if number.is_none_or(|number| number == 0) {
             let data = serde_json::json!({"requested": number, "supported": [1, 2]});
             let message = "at /params/protocolVersion: unsupported version; this hub supports 1 and 2";
             let error = Outcome::error(codes::UNSUPPORTED_PROTOCOL_VERSION, message, Some(data));
-            let id = request.id.into_owned();
-            self.outgoing.send(OutgoingLine::new(lines::answer(&id, &error)));
+            self.outgoing.send(OutgoingLine::new(lines::answer(&request.id, &error)));
             return false;
         }
         self.knows_version = true;
@@ -458,10 +464,10 @@ impl Client {
     }
 
     /// Handles `stream/resume` of a version 1 client that has reconnected.
-    fn resume_streams(&mut self, text: &str, gate: Gate) {
-        let (id, params) = match Message::decode(text, WireFormat::Any) {
-            Ok(Message::Notification(call)) if call.method == "stream/resume" => (None, call.params),
-            Ok(Message::Request(call)) if call.method == "stream/resume" => (Some(call.id), call.params),
+    fn resume_streams(&mut self, message: Option<Message<'_>>, gate: Gate) {
+        let (id, params) = match message {
+            Some(Message::Notification(call)) if call.method == "stream/resume" => (None, call.params),
+            Some(Message::Request(call)) if call.method == "stream/resume" => (Some(call.id), call.params),
             _ => {
                 let message = "the first message of a resumed connection must be stream/resume";
                 return self.outgoing.close(close_codes::PROTOCOL_ERROR, message);

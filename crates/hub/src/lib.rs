@@ -4,9 +4,6 @@
 //! [`Hub`] is the entry point. All decisions are made by `core`, a state machine without I/O. Around it are the tasks
 //! of agent processes (`agent_task`), client connections (`connection`) and the log.
 
-// Cluster code is part of the state machine in every build, so that its tests cover it.
-#![cfg_attr(not(feature = "jetstream"), allow(dead_code))]
-
 mod access;
 mod agent_task;
 mod connection;

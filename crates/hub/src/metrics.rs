@@ -43,7 +43,8 @@ impl Metrics {
                 let _ = writeln!(out, "switchboard_{name}{labels} {value}");
             }
         };
-        let Counts { working, waiting, idle, dormant, processes, subscriptions, connections, lag } = counts;
+        let Counts { working, waiting, idle, dormant, processes, subscriptions, connections, lag, dropped } =
+            counts;
         metric(
             "sessions",
             "gauge",
@@ -70,6 +71,13 @@ impl Metrics {
                 ("{direction=\"from_client\"}", count(&self.from_clients)),
             ],
         );
+        let dropped: Vec<(String, f64)> = dropped
+            .iter()
+            .map(|(reason, count)| (format!("{{reason=\"{reason}\"}}"), *count as f64))
+            .collect();
+        let dropped: Vec<(&str, f64)> =
+            dropped.iter().map(|(labels, count)| (labels.as_str(), *count)).collect();
+        metric("dropped_messages_total", "counter", "Dropped messages by reason.", &dropped);
         metric(
             "attachment_lag_seconds",
             "gauge",

@@ -122,6 +122,7 @@ pub(crate) enum Event {
         reply: Option<String>,
     },
     /// An event of another hub.
+    #[cfg_attr(not(feature = "jetstream"), expect(dead_code, reason = "only a shared log has other hubs"))]
     Cluster(ClusterEvent),
     Count {
         answer: oneshot::Sender<Counts>,

@@ -5,16 +5,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use switchboard_acp::extensions::{HubRecord, PromptRecord};
-use switchboard_acp::rpc::{Message, RequestId, codes};
-use switchboard_acp::{Correlator, OpenRequest, Raw, Side, Wire, WireFormat};
+use switchboard_acp::rpc::{RequestId, codes};
+use switchboard_acp::{Correlator, OpenRequest, Raw, Side};
 use switchboard_store::Channel;
 use switchboard_transport::{ConfinementNotice, Oddities, SharedText};
 
-use super::lines::{self, Outcome, Rewrite};
+use super::client_message::ClientMessage;
+use super::lifecycle::{self, Lifecycle};
+use super::lines::{Outcome, Rewrite};
 use super::services::Services;
 use super::session::{Prompt, Session};
-use super::{AgentId, ConnectionId, Core, Output, SessionId, SessionState};
+use super::{
+    AgentId, ConnectionId, Core, Output, SessionId, SessionState, dormancy, ownership, redelivery, requests,
+    unresponsive,
+};
 
 /// Maximum number of buffered lines for sessions that are being opened.
 const EARLY_LINES: usize = 1024;
@@ -31,8 +35,6 @@ const LAST_LINES: usize = 10;
 /// Maximum number of methods whose last notification outside any session is kept, and maximum size of each in bytes.
 const MAX_BROADCASTS: usize = 16;
 const BROADCAST_BYTES: usize = 64 * 1024;
-/// Time in milliseconds after which a warm agent that has ended is started again.
-const WARM_RETRY: u64 = 60_000;
 /// Maximum number of pending requests to one agent.
 const MAX_PENDING: usize = 10_000;
 
@@ -60,6 +62,8 @@ pub(super) struct AgentProcess {
     pub(super) is_ending: bool,
     pub(super) last_id: i64,
     pub(super) pending: Correlator<PendingAgentRequest>,
+    /// The sessions that are in this process or about to be, also those that are dormant meanwhile.
+    pub(super) users: HashSet<SessionId>,
     /// Sessions and those of sub-agents, by the agent's ids.
     pub(super) sessions: HashMap<String, SessionId>,
     /// Lines of sessions that are being opened, by the agent's ids.
@@ -68,7 +72,7 @@ pub(super) struct AgentProcess {
     /// The last unknown session about which the operator was told that the agent sends updates for it.
     unknown_session: String,
     /// Messages of clients that wait until the handshake is complete.
-    pub(super) waiting: Vec<(ConnectionId, Arc<str>)>,
+    pub(super) waiting: Vec<(ConnectionId, ClientMessage)>,
     /// Lines of the handshake, which are written at the beginning of each log.
     pub(super) handshake_lines: Vec<(Channel, Arc<str>)>,
     /// Invalid lines on standard output: those reported to the operator, and those recorded in the logs.
@@ -161,495 +165,225 @@ impl PendingAgentRequest {
     }
 }
 
-impl Core {
-    // ----- lifecycle
-
-    /// Returns the running or starting process of an agent.
-    pub(super) fn process_of(&self, agent: usize) -> Option<AgentId> {
-        self.processes
-            .iter()
-            .find_map(|(id, process)| (process.agent == agent && process.takes_sessions()).then_some(*id))
+/// Handles the exit of a process, or its failure to start. Its sessions become dormant.
+pub(super) fn agent_exited(core: &mut Core, id: AgentId, reason: &str, last_lines: &[String]) {
+    if !core.cx.agents.processes.contains_key(&id) {
+        return;
     }
-
-    /// Returns the process of an agent, if it is ready. Otherwise starts it and dispatches the message again when it
-    /// is.
-    pub(super) fn ready_agent(
-        &mut self,
-        agent: usize,
-        connection: ConnectionId,
-        message: &Arc<str>,
-    ) -> Option<AgentId> {
-        self.when_ready(self.process_of(agent), agent, connection, message, Vec::new())
+    // Undelivered prompts are queued again first: everything that is still pending below fails.
+    let unsent = core.cx.outbox.take_unsent(id);
+    redelivery::undelivered(core, id, &unsent);
+    let Some(mut process) = core.cx.agents.processes.remove(&id) else { return };
+    core.cx.outbox.summary_version += 1;
+    let end_reason = process.end_reason.take();
+    let reason = end_reason.as_deref().unwrap_or(reason);
+    let data = (!last_lines.is_empty()).then(|| json!({"stderr": last_lines}));
+    let error = || Outcome::error(codes::INTERNAL_ERROR, reason, data.clone());
+    let agent = core.cx.options.agents.get(process.agent).cloned().unwrap_or_default();
+    if let Some(total) = process.invalid_reported.total() {
+        core.cx.outbox.report(format!("agent {agent}: {total}"));
     }
-
-    /// Returns the process for a client that opens a session, which was offered the capabilities of this client.
-    pub(super) fn ready_agent_for(
-        &mut self,
-        agent: usize,
-        connection: ConnectionId,
-        message: &Arc<str>,
-        roots: Vec<String>,
-    ) -> Option<AgentId> {
-        let services = self.offered(agent, self.services_at(connection));
-        let process = self.process_with(agent, services, &roots);
-        self.when_ready(process, agent, connection, message, roots)
+    if !core.cx.is_ending {
+        core.cx.outbox.report(format!("agent {agent}: {reason}"));
     }
-
-    /// Returns a process if it is ready. Starts one if there is none. The message waits until the process is ready.
-    fn when_ready(
-        &mut self,
-        process: Option<AgentId>,
-        agent: usize,
-        connection: ConnectionId,
-        message: &Arc<str>,
-        roots: Vec<String>,
-    ) -> Option<AgentId> {
-        let process = process.unwrap_or_else(|| self.start_agent(agent, self.services_at(connection), roots));
-        let known = self.processes.get_mut(&process)?;
-        if known.is_ready {
-            return Some(process);
-        }
-        known.waiting.push((connection, Arc::clone(message)));
-        None
-    }
-
-    pub(super) fn start_agent(&mut self, agent: usize, services: Services, roots: Vec<String>) -> AgentId {
-        let services = self.offered(agent, services);
-        let roots = if self.is_confined(agent) { roots } else { Vec::new() };
-        self.last_process += 1;
-        let id = self.last_process;
-        let mut process = AgentProcess {
-            agent,
-            services,
-            roots: roots.clone(),
-            confinement: None,
-            version: 2,
-            is_ready: false,
-            is_ending: false,
-            last_id: 0,
-            pending: Correlator::new(MAX_PENDING),
-            sessions: HashMap::new(),
-            early: VecDeque::new(),
-            early_bytes: 0,
-            unknown_session: String::new(),
-            waiting: Vec::new(),
-            handshake_lines: Vec::new(),
-            invalid_reported: Oddities::shown(),
-            invalid_recorded: Oddities::recorded(),
-            is_unresponsive: false,
-            left_sessions: HashSet::new(),
-            end_reason: None,
-            since: self.now,
-            idle_since: None,
-            announced: Vec::new(),
-        };
-        let number = process.register(PendingAgentRequest::Handshake);
-        let params = json!({
-            "protocolVersion": 2,
-            "info": {"name": "switchboard", "version": self.options.version},
-            "capabilities": services.capabilities(),
-        });
-        let line = lines::call(number.as_ref(), "initialize", Some(&Raw::from(params)), Rewrite::default());
-        process.handshake_lines.push((Channel::ToAgent, line.as_str().into()));
-        self.processes.insert(id, process);
-        // The handshake is queued right after the start, so that it is the first line the agent gets.
-        self.output.push_back(Output::StartAgent { process: id, agent, services, roots });
-        self.output.push_back(Output::ToAgent { process: id, line, session: None });
-        id
-    }
-
-    /// Handles the exit of a process, or its failure to start. Its sessions become dormant.
-    pub(crate) fn agent_exited(&mut self, id: AgentId, reason: &str, last_lines: &[String]) {
-        if !self.processes.contains_key(&id) {
-            return;
-        }
-        // Undelivered prompts are queued again first: everything that is still pending below fails.
-        let unsent = self.take_unsent(id);
-        self.undelivered(id, &unsent);
-        let Some(mut process) = self.processes.remove(&id) else { return };
-        self.summary_version += 1;
-        let end_reason = process.end_reason.take();
-        let reason = end_reason.as_deref().unwrap_or(reason);
-        let data = (!last_lines.is_empty()).then(|| json!({"stderr": last_lines}));
-        let error = || Outcome::error(codes::INTERNAL_ERROR, reason, data.clone());
-        let agent = self.options.agents.get(process.agent).cloned().unwrap_or_default();
-        if let Some(total) = process.invalid_reported.total() {
-            self.report(format!("agent {agent}: {total}"));
-        }
-        if !self.ending {
-            self.report(format!("agent {agent}: {reason}"));
-        }
-        // Every pending request gets its error before the sessions are interrupted, so that clients see the response
-        // before the idle state.
-        for OpenRequest { about: purpose, .. } in process.pending.drain_of(Side::Client) {
-            match purpose {
-                PendingAgentRequest::Handshake
-                | PendingAgentRequest::Close
-                | PendingAgentRequest::Abandoned { .. } => {}
-                PendingAgentRequest::Resume { session } | PendingAgentRequest::Recreate { session, .. } => {
-                    self.resume_failed(&session, &error());
-                }
-                PendingAgentRequest::New { session, client }
-                | PendingAgentRequest::Adopt { session, client } => {
-                    self.reply(client.0, &client.1, error(), None);
-                    self.discard_session(&session);
-                }
-                PendingAgentRequest::Prompt { session, client, operation, .. } => {
-                    self.prompt_failed(&session, operation.as_deref(), &error());
-                    self.reply(client.0, &client.1, error(), None);
-                }
-                PendingAgentRequest::Forwarded { client, .. }
-                | PendingAgentRequest::Fork { client, .. }
-                | PendingAgentRequest::AgentSessions { client } => {
-                    self.reply(client.0, &client.1, error(), None);
+    // Every pending request gets its error before the sessions are interrupted, so that clients see the response
+    // before the idle state.
+    for OpenRequest { about: purpose, .. } in process.pending.drain_of(Side::Client) {
+        match purpose {
+            PendingAgentRequest::Handshake
+            | PendingAgentRequest::Close
+            | PendingAgentRequest::Abandoned { .. } => {}
+            PendingAgentRequest::Resume { session } | PendingAgentRequest::Recreate { session, .. } => {
+                if let Some((session, cx)) = core.session(&session) {
+                    Lifecycle::of(session, cx).resume_failed(&error());
                 }
             }
-        }
-        self.cancel_direct(id, None);
-        let lost: Vec<SessionId> = self
-            .sessions
-            .values()
-            .filter(|session| session.process == Some(id))
-            .map(|session| Arc::clone(session.id()))
-            .collect();
-        for session in lost {
-            // In a cluster, agents are killed when the log cannot be reached. An idle session has nothing to record
-            // about that, and a failing write would disconnect its subscribers.
-            let state = self.sessions.get(&session).and_then(|session| session.state.as_ref());
-            let is_at_work = state.is_some_and(|state| state.is_busy() || !state.questions.is_empty());
-            if is_at_work || self.options.name.is_none() {
-                let _ = self.append(&session, Channel::Process, reason);
+            PendingAgentRequest::New { session, client } | PendingAgentRequest::Adopt { session, client } => {
+                core.cx.reply(client.0, &client.1, error());
+                lifecycle::discard_session(core, &session);
             }
-            // While the session still has its process: the records of the interruption belong to it.
-            self.interrupt(&session, reason, data.as_ref());
-            let is_resuming = self.sessions.get(&session).is_some_and(|session| session.is_resuming);
-            if let Some(session) = self.sessions.get_mut(&session) {
-                session.process = None;
-                session.is_resuming = false;
-                session.cancelled_at = None;
-                session.is_unresponsive = false;
-                // A process that the hub has ended for lack of use was not lost.
-                session.lost = (!process.is_ending).then(|| exit_reason(reason, last_lines));
-            }
-            // An agent that exits before the handshake is complete would do so again.
-            if is_resuming && !process.is_ready {
-                self.resume_failed(&session, &error());
-                continue;
-            }
-            self.output.push_back(Output::CloseLog { session: Arc::clone(&session) });
-            // Dispatched again after the reset: these messages may start the next process.
-            let waiting = self.sessions.get_mut(&session).map(|session| std::mem::take(&mut session.waiting));
-            for (connection, message) in waiting.unwrap_or_default() {
-                self.dispatch(connection, &message);
-            }
-            // Queued prompts resume the session, unless the hub is shutting down.
-            self.run_next_prompt(&session);
-        }
-        let mut parked = Vec::new();
-        for session in self.sessions.values_mut().filter(|session| session.parked == Some(id)) {
-            // A parked session does not notice the exit. It needs `session/resume` in the next process, which waiting
-            // messages start at once.
-            session.parked = None;
-            if !session.prompts.is_empty() || !session.waiting.is_empty() {
-                parked.push((Arc::clone(session.id()), std::mem::take(&mut session.waiting)));
-            }
-        }
-        for (session, waiting) in parked {
-            for (connection, message) in waiting {
-                self.dispatch(connection, &message);
-            }
-            self.run_next_prompt(&session);
-        }
-        for (connection, message) in process.waiting {
-            self.refuse_waiting(connection, &message, &error());
-        }
-        let tickets: Vec<u64> = self
-            .creating
-            .iter()
-            .filter(|(_, creating)| creating.process == id)
-            .map(|(ticket, _)| *ticket)
-            .collect();
-        for ticket in tickets {
-            // The log is removed as soon as it has been created.
-            if let Some(creating) = self.creating.get_mut(&ticket) {
-                let (connection, request) = creating.client.clone();
-                creating.client.0 = 0;
-                self.reply(connection, &request, error(), None);
-            }
-        }
-    }
-
-    /// Records that the work in a session was interrupted, so that every client learns of it.
-    pub(super) fn interrupt(&mut self, id: &SessionId, reason: &str, data: Option<&serde_json::Value>) {
-        self.interruption = Some(reason.to_owned());
-        self.record_interruption(id, reason, data);
-        self.interruption = None;
-    }
-
-    fn record_interruption(&mut self, id: &SessionId, reason: &str, data: Option<&serde_json::Value>) {
-        // Questions first: clients must not answer an agent that is not there.
-        self.abandon_questions(id, reason);
-        let Some(session) = self.sessions.get(id) else { return };
-        let Some(state) = &session.state else { return };
-        let unanswered = state.unanswered_operations();
-        if state.is_busy() {
-            let mut error = json!({"code": codes::INTERNAL_ERROR, "message": reason});
-            if let (Some(data), Some(error)) = (data, error.as_object_mut()) {
-                error.insert("data".to_owned(), data.clone());
-            }
-            // Before the session becomes idle, so that clients do not show an idle session with a running tool call.
-            for (session, update) in state.unfinished_updates(&error) {
-                let _ = self.append(id, Channel::ToClient, lines::update(&session, &update.to_string()));
-            }
-            let Some(session) = self.sessions.get(id) else { return };
-            let update = json!({
-                "sessionUpdate": "state_update", "state": "idle", "stopReason": "error", "error": error,
-            });
-            let agent_session = session.agent_session().unwrap_or(id).to_owned();
-            let _ = self.append(id, Channel::ToClient, lines::update(&agent_session, &update.to_string()));
-        }
-        // After the end of the turn is recorded, so that a duplicate finds both.
-        for operation in unanswered {
-            let error = Outcome::error(codes::INTERNAL_ERROR, reason, data.cloned());
-            self.prompt_failed(id, Some(&operation), &error);
-        }
-    }
-
-    /// Records the failure of a prompt without a response of the agent. A duplicate of the prompt gets the same
-    /// response.
-    fn prompt_failed(&mut self, id: &SessionId, operation: Option<&str>, error: &Outcome) {
-        if let (Some(operation), Outcome::Error(text)) = (operation, error) {
-            let record = PromptRecord::new().operation(operation);
-            let error = Raw::parse(text.as_str()).ok();
-            self.append_hub_record(id, &HubRecord::PromptFailed(PromptRecord { error, ..record }));
-        }
-    }
-
-    /// Refuses a message that waited for an agent that did not start.
-    pub(super) fn refuse_waiting(&mut self, connection: ConnectionId, message: &str, error: &Outcome) {
-        let Ok(Message::Request(request)) = Message::decode(message, WireFormat::Any) else { return };
-        let id = request.id.into_owned();
-        self.decline(connection, &id, error.clone());
-    }
-
-    /// Ends unused processes and those that do not complete the handshake. Runs all other timeouts.
-    pub(crate) fn tick(&mut self) {
-        self.check_cluster();
-        self.abandon_overdue_turns();
-        self.suspend_idle_sessions();
-        self.keep_warm();
-        let ids: Vec<AgentId> = self.processes.keys().copied().collect();
-        for id in ids {
-            let needs = |session: &Session| {
-                session.process == Some(id)
-                    && (!session.subscribers.is_empty()
-                        || session.state.as_ref().is_some_and(SessionState::is_busy)
-                        || session.is_resuming)
-            };
-            let is_needed = self.sessions.values().any(needs)
-                || self.creating.values().any(|creating| creating.process == id);
-            let is_at_work = !self.at_work_in(id).is_empty();
-            let is_warm = self.is_warm(id);
-            let (now, idle, handshake) = (self.now, self.options.idle, self.options.handshake);
-            let Some(process) = self.processes.get_mut(&id) else { continue };
-            if process.is_ending {
-                continue;
-            }
-            if !process.is_ready {
-                if now.saturating_sub(process.since) >= handshake {
-                    let last_lines = process.last_lines();
-                    let within = Duration::from_millis(handshake);
-                    let reason = format!("{NO_HANDSHAKE} within {within:?}");
-                    self.output.push_back(Output::EndAgent { process: id });
-                    self.agent_exited(id, &reason, &last_lines);
+            PendingAgentRequest::Prompt { session, client, operation, .. } => {
+                if let Some((session, cx)) = core.session(&session) {
+                    Lifecycle::of(session, cx).prompt_failed(operation.as_deref(), &error());
                 }
-                continue;
+                core.cx.reply(client.0, &client.1, error());
             }
-            // Sessions have left it for another process. It is kept only while others work in it.
-            if process.is_unresponsive && !is_at_work {
-                self.end_agent(id, "was ended because it did not stop after a cancellation");
-                continue;
-            }
-            if is_needed || is_warm || process.has_pending() {
-                process.idle_since = None;
-            } else if now.saturating_sub(*process.idle_since.get_or_insert(now)) >= idle {
-                process.is_ending = true;
-                self.output.push_back(Output::EndAgent { process: id });
-            }
-        }
-    }
-
-    /// Starts the processes of warm agents that do not run. One that fails is tried again after [`WARM_RETRY`].
-    fn keep_warm(&mut self) {
-        if self.ending || self.log_problem.is_some() {
-            return;
-        }
-        for agent in 0..self.options.warm.len() {
-            let is_kept = self.options.warm.get(agent) == Some(&true) && !self.is_confined(agent);
-            if !is_kept || self.process_with(agent, Services::default(), &[]).is_some() {
-                continue;
-            }
-            let is_due = |at: &u64| self.now.saturating_sub(*at) >= WARM_RETRY;
-            if self.warmed.get(&agent).is_none_or(is_due) {
-                self.warmed.insert(agent, self.now);
-                self.start_agent(agent, Services::default(), Vec::new());
-            }
-        }
-    }
-
-    /// Returns true if a process is the one that is kept running for its agent.
-    fn is_warm(&self, id: AgentId) -> bool {
-        let Some(agent) = self.processes.get(&id).map(|process| process.agent) else { return false };
-        self.options.warm.get(agent) == Some(&true)
-            && self.process_with(agent, Services::default(), &[]) == Some(id)
-    }
-
-    /// Shuts down: starts no new work and ends all processes.
-    pub(crate) fn end(&mut self, reason: &str) {
-        self.ending = true;
-        let ids: Vec<SessionId> = self.sessions.keys().cloned().collect();
-        for id in ids {
-            let queued: Vec<Prompt> = self
-                .sessions
-                .get_mut(&id)
-                .map(|session| session.prompts.drain(..).collect())
-                .unwrap_or_default();
-            for prompt in queued {
-                self.refuse(prompt.connection, &prompt.id, codes::INTERNAL_ERROR, reason, None);
-            }
-        }
-        let processes: Vec<AgentId> = self.processes.keys().copied().collect();
-        for process in processes {
-            self.output.push_back(Output::EndAgent { process });
-            self.agent_exited(process, reason, &[]);
-        }
-        let connections: Vec<ConnectionId> = self.connections.keys().copied().collect();
-        for connection in connections {
-            self.output.push_back(Output::Close { connection, code: 1001, reason: reason.to_owned() });
-        }
-    }
-
-    // ----- requests to the agent
-
-    /// Sends a request of a client to an agent.
-    pub(super) fn send_request(
-        &mut self,
-        process: AgentId,
-        session: Option<&SessionId>,
-        method: &str,
-        params: Option<&Raw<'_>>,
-        name: Option<&str>,
-        purpose: PendingAgentRequest,
-    ) -> Result<(), super::requests::Refusal> {
-        let client = match &purpose {
             PendingAgentRequest::Forwarded { client, .. }
             | PendingAgentRequest::Fork { client, .. }
-            | PendingAgentRequest::AgentSessions { client } => Some(client.clone()),
-            _ => None,
-        };
-        let rewrite = Rewrite { session: name, drops_hub_meta: true, ..Rewrite::default() };
-        let Some((number, line)) = self.build_request(process, method, params, rewrite, purpose) else {
-            let message = "the agent has too many pending requests; try again later".to_owned();
-            return Err((codes::INTERNAL_ERROR, message, None));
-        };
-        if let (Some((connection, id)), RequestId::Number(number)) = (client, number)
-            && let Some(asked) = self
-                .connections
-                .get_mut(&connection)
-                .and_then(|known| known.pending.get_mut(Side::Client, &id))
-        {
-            asked.at_agent = Some((process, number));
-        }
-        if let Some(session) = session {
-            let _ = self.append(session, Channel::ToAgent, line.as_str());
-        }
-        self.output.push_back(Output::ToAgent { process, line, session: session.cloned() });
-        Ok(())
-    }
-
-    /// Sends a request of the hub itself to an agent.
-    pub(super) fn send_hub_request(
-        &mut self,
-        process: AgentId,
-        session: &SessionId,
-        method: &str,
-        params: &serde_json::Value,
-        purpose: PendingAgentRequest,
-    ) {
-        let params = Raw::from(params.clone());
-        if let Some((_, line)) =
-            self.build_request(process, method, Some(&params), Rewrite::default(), purpose)
-        {
-            let _ = self.append(session, Channel::ToAgent, line.as_str());
-            self.output.push_back(Output::ToAgent { process, line, session: Some(Arc::clone(session)) });
-        }
-    }
-
-    /// Detaches a session from a process.
-    pub(super) fn release_process(&mut self, process: AgentId, session: &SessionId) {
-        if let Some(process) = self.processes.get_mut(&process) {
-            process.sessions.retain(|_, known| known != session);
-        }
-        // The next process starts with other tool calls.
-        let state = self.sessions.get_mut(session).and_then(|session| session.state.as_mut());
-        state.into_iter().for_each(SessionState::clear_calls);
-    }
-
-    /// Redirects the response to a running prompt to another client, which has sent a duplicate of it.
-    pub(super) fn reassign_prompt(
-        &mut self,
-        session: &SessionId,
-        operation: &str,
-        to: (ConnectionId, RequestId<'static>),
-    ) {
-        let is_it = |purpose: &PendingAgentRequest| match purpose {
-            PendingAgentRequest::Prompt { session: at, operation: Some(name), .. } => {
-                at == session && name == operation
+            | PendingAgentRequest::AgentSessions { client } => {
+                core.cx.reply(client.0, &client.1, error());
             }
-            _ => false,
+        }
+    }
+    core.cx.direct_questions().cancel_direct(id, None);
+    let lost: Vec<SessionId> = core
+        .sessions
+        .values()
+        .filter(|session| session.process == Some(id))
+        .map(|session| Arc::clone(session.id()))
+        .collect();
+    for session in lost {
+        let Some((lost, cx)) = core.session(&session) else { continue };
+        // A process that the hub has ended for lack of use was not lost.
+        let exit = (!process.is_ending).then(|| exit_reason(reason, last_lines));
+        let is_resuming = Lifecycle::of(lost, cx).process_exited(reason, data.as_ref(), exit);
+        // An agent that exits before the handshake is complete would do so again.
+        if is_resuming && !process.is_ready {
+            if let Some((session, cx)) = core.session(&session) {
+                Lifecycle::of(session, cx).resume_failed(&error());
+            }
+            continue;
+        }
+        core.cx.outbox.push(Output::CloseLog { session: Arc::clone(&session) });
+        // Dispatched again after the reset: these messages may start the next process.
+        let waiting = core.sessions.get_mut(&session).map(|session| std::mem::take(&mut session.waiting));
+        for (connection, message) in waiting.unwrap_or_default() {
+            requests::dispatch(core, connection, &message);
+        }
+        // Queued prompts resume the session, unless the hub is shutting down.
+        core.run_next_prompt(&session);
+    }
+    let mut parked = Vec::new();
+    for session in core.sessions.values_mut().filter(|session| session.parked == Some(id)) {
+        // A parked session does not notice the exit. It needs `session/resume` in the next process, which waiting
+        // messages start at once.
+        session.parked = None;
+        if !session.prompts.is_empty() || !session.waiting.is_empty() {
+            parked.push((Arc::clone(session.id()), std::mem::take(&mut session.waiting)));
+        }
+    }
+    for (session, waiting) in parked {
+        for (connection, message) in waiting {
+            requests::dispatch(core, connection, &message);
+        }
+        core.run_next_prompt(&session);
+    }
+    for (connection, message) in process.waiting {
+        core.cx.refuse_waiting(connection, &message, &error());
+    }
+    let tickets: Vec<u64> = core
+        .cx
+        .agents
+        .creating
+        .iter()
+        .filter(|(_, creating)| creating.process == id)
+        .map(|(ticket, _)| *ticket)
+        .collect();
+    for ticket in tickets {
+        // The log is removed as soon as it has been created.
+        if let Some(creating) = core.cx.agents.creating.get_mut(&ticket) {
+            let (connection, request) = creating.client.clone();
+            creating.client.0 = 0;
+            core.cx.reply(connection, &request, error());
+        }
+    }
+}
+
+/// Ends unused processes and those that do not complete the handshake. Runs all other timeouts.
+pub(super) fn tick(core: &mut Core) {
+    ownership::check_cluster(core);
+    unresponsive::abandon_overdue_turns(core);
+    dormancy::suspend_idle_sessions(core);
+    core.cx.keep_warm();
+    let ids: Vec<AgentId> = core.cx.agents.processes.keys().copied().collect();
+    for id in ids {
+        let needs = |session: &Session| {
+            session.process == Some(id)
+                && (!session.subscribers.is_empty()
+                    || session.state.as_ref().is_some_and(SessionState::is_busy)
+                    || session.is_resuming)
         };
-        let found: Option<&mut PendingAgentRequest> = self.processes.values_mut().find_map(|process| {
-            let id =
-                process.pending.iter().find(|(.., purpose)| is_it(purpose)).map(|(_, id, _)| id.clone())?;
-            process.pending.get_mut(Side::Client, &id)
-        });
-        if let Some(PendingAgentRequest::Prompt { client, .. }) = found {
-            let before = std::mem::replace(client, to);
-            return self.supersede(&before);
+        let is_needed = core.sessions.values().any(needs)
+            || core.cx.agents.creating.values().any(|creating| creating.process == id);
+        let is_at_work = !unresponsive::at_work_in(core, id).is_empty();
+        let is_warm = core.cx.is_warm(id);
+        let (now, idle, handshake) = (core.cx.outbox.now, core.cx.options.idle, core.cx.options.handshake);
+        let Some(process) = core.cx.agents.processes.get_mut(&id) else { continue };
+        if process.is_ending {
+            continue;
         }
-        // The log says that an agent has received the prompt, but no process has it any more: a response would never
-        // arrive.
-        let message =
-            "the agent exited while it had this prompt, and the result is unknown; check the session";
-        let error = Outcome::error(codes::INTERNAL_ERROR, message, None);
-        self.prompt_failed(session, Some(operation), &error);
-        self.reply(to.0, &to.1, error, None);
-    }
-
-    /// Handles the end of a turn.
-    pub(super) fn turn_ended(&mut self, id: &SessionId) {
-        let state = self.sessions.get(id).and_then(|session| session.state.as_ref());
-        let reason = state.and_then(|state| state.stop_reason());
-        let notice = json!({"sessionUpdate": "turn_complete", "stopReason": reason});
-        self.notice(id, &notice, None);
-        if let Some(session) = self.sessions.get_mut(id) {
-            session.cancelled_at = None;
+        if !process.is_ready {
+            if now.saturating_sub(process.since) >= handshake {
+                let last_lines = process.last_lines();
+                let within = Duration::from_millis(handshake);
+                let reason = format!("{NO_HANDSHAKE} within {within:?}");
+                core.cx.outbox.push(Output::EndAgent { process: id });
+                agent_exited(core, id, &reason, &last_lines);
+            }
+            continue;
         }
-        self.run_next_prompt(id);
+        // Sessions have left it for another process. It is kept only while others work in it.
+        if process.is_unresponsive && !is_at_work {
+            core.cx.end_agent(id, "was ended because it did not stop after a cancellation");
+            continue;
+        }
+        if is_needed || is_warm || process.has_pending() {
+            process.idle_since = None;
+        } else if now.saturating_sub(*process.idle_since.get_or_insert(now)) >= idle {
+            process.is_ending = true;
+            core.cx.outbox.push(Output::EndAgent { process: id });
+        }
     }
+}
 
-    pub(super) fn build_request(
-        &mut self,
-        process: AgentId,
-        method: &str,
-        params: Option<&Raw<'_>>,
-        rewrite: Rewrite<'_>,
-        purpose: PendingAgentRequest,
-    ) -> Option<(RequestId<'static>, String)> {
-        let id = self.processes.get_mut(&process)?.register(purpose)?;
-        let line = lines::call(Some(&id), method, params, rewrite);
-        Some((id, line))
+/// Shuts down: starts no new work and ends all processes.
+pub(super) fn shut_down(core: &mut Core, reason: &str) {
+    core.cx.is_ending = true;
+    let ids: Vec<SessionId> = core.sessions.keys().cloned().collect();
+    for id in ids {
+        let queued: Vec<Prompt> =
+            core.sessions.get_mut(&id).map(|session| session.prompts.drain(..).collect()).unwrap_or_default();
+        for prompt in queued {
+            core.cx.refuse(prompt.connection, &prompt.id, codes::INTERNAL_ERROR, reason, None);
+        }
     }
+    let processes: Vec<AgentId> = core.cx.agents.processes.keys().copied().collect();
+    for process in processes {
+        core.cx.outbox.push(Output::EndAgent { process });
+        agent_exited(core, process, reason, &[]);
+    }
+    let connections: Vec<ConnectionId> = core.cx.clients.connections.keys().copied().collect();
+    for connection in connections {
+        core.cx.outbox.push(Output::Close { connection, code: 1001, reason: reason.to_owned() });
+    }
+}
+
+/// Sends a request of a client to an agent.
+pub(super) fn send_request(
+    core: &mut Core,
+    process: AgentId,
+    session: Option<&SessionId>,
+    method: &str,
+    params: Option<&Raw<'_>>,
+    name: Option<&str>,
+    purpose: PendingAgentRequest,
+) -> Result<(), requests::Refusal> {
+    let client = match &purpose {
+        PendingAgentRequest::Forwarded { client, .. }
+        | PendingAgentRequest::Fork { client, .. }
+        | PendingAgentRequest::AgentSessions { client } => Some(client.clone()),
+        _ => None,
+    };
+    let rewrite = Rewrite { session: name, drops_hub_meta: true, ..Rewrite::default() };
+    let Some((number, line)) = core.cx.agents.build_request(process, method, params, rewrite, purpose) else {
+        let message = "the agent has too many pending requests; try again later".to_owned();
+        return Err((codes::INTERNAL_ERROR, message, None));
+    };
+    if let (Some((connection, id)), RequestId::Number(number)) = (client, number)
+        && let Some(asked) = core
+            .cx
+            .clients
+            .connections
+            .get_mut(&connection)
+            .and_then(|known| known.pending.get_mut(Side::Client, &id))
+    {
+        asked.at_agent = Some((process, number));
+    }
+    if let Some(session) = session {
+        let _ = core.append(session, Channel::ToAgent, line.as_str());
+    }
+    core.cx.outbox.push(Output::ToAgent { process, line, session: session.cloned() });
+    Ok(())
 }
 
 /// Returns the reason for an exit, with the last lines of standard error.
@@ -685,7 +419,7 @@ impl AgentProcess {
     }
 
     /// Allocates the id of a new request, unless too many are pending.
-    fn register(&mut self, purpose: PendingAgentRequest) -> Option<RequestId<'static>> {
+    pub(super) fn register(&mut self, purpose: PendingAgentRequest) -> Option<RequestId<'static>> {
         let id = RequestId::Number(self.last_id + 1);
         self.pending.open(Side::Client, &id, purpose).ok()?;
         self.last_id += 1;
@@ -762,7 +496,7 @@ impl AgentProcess {
     }
 
     /// Completes the handshake. Returns the messages that waited for it.
-    pub(super) fn complete_handshake(&mut self, answer: &str) -> Vec<(ConnectionId, Arc<str>)> {
+    pub(super) fn complete_handshake(&mut self, answer: &str) -> Vec<(ConnectionId, ClientMessage)> {
         self.is_ready = true;
         self.handshake_lines.push((Channel::ToClient, answer.into()));
         std::mem::take(&mut self.waiting)
@@ -795,6 +529,36 @@ impl AgentProcess {
             && text.len() <= HANDSHAKE_LINE_BYTES
         {
             self.handshake_lines.push((channel, text.into()));
+        }
+    }
+
+    /// Creates the state of a process that is being started, at this time.
+    pub(super) fn new(agent: usize, services: Services, roots: Vec<String>, now: u64) -> Self {
+        AgentProcess {
+            agent,
+            services,
+            roots,
+            confinement: None,
+            version: 2,
+            is_ready: false,
+            is_ending: false,
+            last_id: 0,
+            pending: Correlator::new(MAX_PENDING),
+            users: HashSet::new(),
+            sessions: HashMap::new(),
+            early: VecDeque::new(),
+            early_bytes: 0,
+            unknown_session: String::new(),
+            waiting: Vec::new(),
+            handshake_lines: Vec::new(),
+            invalid_reported: Oddities::shown(),
+            invalid_recorded: Oddities::recorded(),
+            is_unresponsive: false,
+            left_sessions: HashSet::new(),
+            end_reason: None,
+            since: now,
+            idle_since: None,
+            announced: Vec::new(),
         }
     }
 }

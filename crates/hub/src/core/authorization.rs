@@ -9,17 +9,25 @@ use switchboard_acp::extensions::{META, is_own_key};
 use switchboard_acp::rpc::codes;
 use switchboard_store::Role;
 
+use super::clients::Clients;
 use super::method_table::Method;
 use super::requests::Refusal;
-use super::{ConnectionId, Core, FORBIDDEN, FolderRefusal, lines};
-
-/// Maximum number of dropped notifications of one client that are reported to the operator.
-const TOLD_DROPS: usize = 8;
+use super::{ConnectionId, CoreOptions, FORBIDDEN, FolderRefusal, lines};
 
 /// Keys of `_meta` that are not agent options, in addition to those of Switchboard and its translation: trace context.
 const HARMLESS_META: [&str; 3] = ["traceparent", "tracestate", "baggage"];
 
-impl Core {
+/// The rights of clients.
+pub(super) struct Access<'a> {
+    options: &'a CoreOptions,
+    clients: &'a Clients,
+}
+
+impl<'a> Access<'a> {
+    pub(super) fn new(options: &'a CoreOptions, clients: &'a Clients) -> Self {
+        Access { options, clients }
+    }
+
     /// Checks a message of a client before anything is done with it.
     pub(super) fn authorize(
         &self,
@@ -50,7 +58,7 @@ impl Core {
     }
 
     fn role(&self, connection: ConnectionId) -> Role {
-        self.connections.get(&connection).map_or(Role::View, |client| client.identity.role)
+        self.clients.connections.get(&connection).map_or(Role::View, |client| client.identity.role)
     }
 
     /// Checks that a client may pass options that start programs on the hub's machine or lift an agent's restrictions.
@@ -116,18 +124,10 @@ impl Core {
         more.items().map(resolve).collect()
     }
 
-    /// Reports a notification that was dropped to the operator. The client cannot be told, because notifications have
-    /// no response.
-    pub(super) fn drop_notification(&mut self, connection: ConnectionId, method: &str, reason: &str) {
-        let Some(client) = self.connections.get_mut(&connection) else { return };
-        client.dropped += 1;
-        if client.dropped > TOLD_DROPS {
-            return;
-        }
-        let end =
-            if client.dropped == TOLD_DROPS { "; further drops of this client are not reported" } else { "" };
-        let (identity, method) = (client.identity.name.clone(), lines::truncated(method));
-        self.report(format!("dropped notification {method} from {identity}: {reason}{end}"));
+    /// Returns all folders of a session.
+    pub(super) fn roots(&self, folder: &str, params: &Raw<'_>) -> Result<Vec<String>, Refusal> {
+        let more = self.more_folders(Some(params))?;
+        Ok([folder.to_owned()].into_iter().chain(more).collect())
     }
 }
 

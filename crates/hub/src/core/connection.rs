@@ -9,13 +9,15 @@ use switchboard_acp::rpc::RequestId;
 use switchboard_store::Role;
 
 use super::direct_questions::DirectQuestion;
-use super::lines::Outcome;
+use super::lines::{self, Outcome};
 use super::losses::LossCounts;
 use super::message_lookup::PendingLookup;
 use super::native::OriginTracker;
+use super::questions::ELICITATION;
 use super::replay::{Cursor, Replay};
 use super::services::Services;
-use super::{Identity, SessionId, ToClient};
+use super::session_state::Question;
+use super::{ConnectionId, Identity, SessionId, ToClient};
 
 /// Maximum number of pending requests of one client.
 pub(super) const MAX_PENDING: usize = 1024;
@@ -197,6 +199,46 @@ impl Connection {
     pub(super) fn author(&self) -> Author<'static> {
         let (client, version) = self.client.clone();
         Author::new().token(self.identity.name.to_string()).client(client).version(version)
+    }
+
+    /// Returns the response to a prompt, with the outcome of the turn if the client wants it.
+    pub(super) fn of_turn(&self, outcome: Outcome, ended: Option<&str>) -> Outcome {
+        if self.wants_turn_end { outcome.of_turn(ended) } else { outcome }
+    }
+
+    /// Returns the direct questions of this client with the ids that it knows them by.
+    pub(super) fn direct_questions(&self) -> impl Iterator<Item = (&RequestId<'static>, &DirectQuestion)> {
+        self.questions.iter().filter_map(|(_, id, topic)| match &topic.about {
+            QuestionSource::Direct(direct) => Some((id, direct)),
+            QuestionSource::Question(..) => None,
+        })
+    }
+
+    /// Returns whether the client can be asked this question.
+    pub(super) fn can_answer_directly(&self, question: &Question) -> bool {
+        self.forwarded_key.is_none() && self.identity.role >= Role::Use && self.can_answer(question)
+    }
+
+    /// Returns whether a request of an agent process can be forwarded to this client.
+    pub(super) fn serves(&self, id: ConnectionId, method: &str, offered: Services) -> bool {
+        match method {
+            "fs/read_text_file" => self.services.reads_files,
+            "fs/write_text_file" => self.services.writes_files,
+            _ if method.starts_with("terminal/") => offered.commands_of == Some(id),
+            _ => true,
+        }
+    }
+
+    /// Returns whether the client has the capability that an answer needs.
+    pub(super) fn can_answer(&self, question: &Question) -> bool {
+        if question.method != ELICITATION {
+            return true;
+        }
+        let mode = lines::text_of(Some(&question.params), "mode");
+        match mode.as_deref() {
+            Some("url") => self.can_open_addresses,
+            _ => self.can_show_forms,
+        }
     }
 }
 

@@ -16,12 +16,14 @@ use switchboard_store::{Channel, Role};
 use switchboard_transport::SharedText;
 
 use super::connection::{Phase, Start, Subscription};
+use super::context::Context;
 use super::lines::{self, Outcome, Rewrite};
 use super::losses::LossCounts;
 use super::native::{Origin, OriginTracker};
+use super::questions::Questions;
 use super::replay::{Cursor, Replay, ReplayLine};
 use super::session::Session;
-use super::{ConnectionId, Core, LogRecord, Output, SessionId, SessionState, ToClient};
+use super::{ConnectionId, LogRecord, Output, SessionId, SessionState, ToClient};
 
 /// Reason why a client cannot resume at a cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,22 +34,32 @@ pub(crate) enum ResumeError {
     UnknownCursor,
 }
 
-impl Core {
+/// Delivery of the log of one session to its subscribers.
+pub(super) struct Delivery<'a> {
+    session: &'a mut Session,
+    cx: &'a mut Context,
+}
+
+impl<'a> Delivery<'a> {
+    pub(super) fn of(session: &'a mut Session, cx: &'a mut Context) -> Self {
+        Delivery { session, cx }
+    }
+
     /// Attaches a client to a session. `answer` is the response to the request that attaches it, which is sent after
     /// the history.
     pub(super) fn attach(
         &mut self,
         connection: ConnectionId,
-        id: &SessionId,
         start: Start,
         answer: Option<(RequestId<'static>, Outcome)>,
     ) {
+        let id = &SessionId::clone(self.session.id());
         // The client has attached twice: each of its requests gets a response.
-        if let Some((request, outcome)) = self.take_answer(connection, id) {
-            self.reply(connection, &request, outcome, None);
+        if let Some((request, outcome)) = self.take_answer(connection) {
+            self.cx.reply(connection, &request, outcome);
         }
-        let Some(session) = self.sessions.get_mut(id) else { return };
-        let Some(client) = self.connections.get_mut(&connection) else { return };
+        let session = &mut *self.session;
+        let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return };
         if client.forwarded_key.is_some() {
             return;
         }
@@ -68,8 +80,8 @@ impl Core {
             Start::After(held) => (held.key + 1, Some(Some(held))),
         };
         let replay = held.filter(|_| until > 0).map(|held| {
-            self.last_ticket += 1;
-            Box::new(Replay::new(self.last_ticket, held, until, client.is_translated))
+            let ticket = self.cx.outbox.next_ticket();
+            Box::new(Replay::new(ticket, held, until, client.is_translated))
         });
         let replaying = replay.as_ref().map(|replay| replay.ticket);
         let phase = Phase::CatchingUp { start, until, answer };
@@ -93,13 +105,14 @@ impl Core {
                 client.subscriptions.insert(Arc::clone(id), subscription);
             }
         }
-        self.deliver(connection, id);
+        self.deliver(connection);
     }
 
     /// Attaches the client that has opened a session, without history.
-    pub(super) fn attach_first(&mut self, connection: ConnectionId, id: &SessionId) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
-        let Some(client) = self.connections.get_mut(&connection) else { return };
+    pub(super) fn attach_first(&mut self, connection: ConnectionId) {
+        let id = &SessionId::clone(self.session.id());
+        let session = &mut *self.session;
+        let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return };
         if client.forwarded_key.is_some() {
             return;
         }
@@ -109,42 +122,46 @@ impl Core {
     }
 
     /// Detaches a client from a session. Returns whether it was attached.
-    pub(super) fn detach(&mut self, connection: ConnectionId, id: &SessionId) -> bool {
-        let Some(client) = self.connections.get_mut(&connection) else { return false };
+    pub(super) fn detach(&mut self, connection: ConnectionId) -> bool {
+        let id = &SessionId::clone(self.session.id());
+        let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return false };
         let Some(mut subscription) = client.subscriptions.remove(id) else { return false };
         for question in subscription.asked.values() {
             client.questions.close(Side::Agent, &(*question).into());
         }
         // Replies are still due, even if the record that they should follow is not delivered any more.
         for (_, line) in subscription.deferred_replies {
-            self.output.push_back(Output::Send { connection, line });
+            self.cx.outbox.push(Output::Send { connection, line });
         }
-        if let Some(session) = self.sessions.get_mut(id) {
-            session.subscribers.remove(&connection);
-        }
+        self.session.subscribers.remove(&connection);
         if let Some((request, _)) = subscription.phase.take_answer() {
             let message = "the client was detached from the session";
-            self.decline(connection, &request, Outcome::error(codes::REQUEST_CANCELLED, message, None));
+            self.cx.decline(connection, &request, Outcome::error(codes::REQUEST_CANCELLED, message, None));
         }
         true
     }
 
     /// Detaches a client as soon as everything is delivered.
-    pub(super) fn detach_when_delivered(&mut self, connection: ConnectionId, id: &SessionId) {
-        let subscription =
-            self.connections.get_mut(&connection).and_then(|client| client.subscriptions.get_mut(id));
+    pub(super) fn detach_when_delivered(&mut self, connection: ConnectionId) {
+        let id = &SessionId::clone(self.session.id());
+        let subscription = self
+            .cx
+            .clients
+            .connections
+            .get_mut(&connection)
+            .and_then(|client| client.subscriptions.get_mut(id));
         if let Some(subscription) = subscription {
             subscription.detaches_when_delivered = true;
-            self.deliver(connection, id);
+            self.deliver(connection);
         }
     }
 
     /// Delivers what is available to every subscriber of a session.
-    pub(super) fn deliver_all(&mut self, id: &SessionId) {
-        let Some(session) = self.sessions.get(id) else { return };
+    pub(super) fn deliver_all(&mut self) {
+        let session = &*self.session;
         let attached: Vec<ConnectionId> = session.subscribers.iter().copied().collect();
         for connection in attached {
-            self.deliver(connection, id);
+            self.deliver(connection);
         }
     }
 
@@ -153,11 +170,12 @@ impl Core {
     ///
     /// The order of the steps is the order that the client sees: replay, then the deferred replies whose record has
     /// been delivered, then the state and the response that end the catch-up, then live records.
-    pub(super) fn deliver(&mut self, connection: ConnectionId, id: &SessionId) {
-        let send_window = self.options.send_window;
+    pub(super) fn deliver(&mut self, connection: ConnectionId) {
+        let id = &SessionId::clone(self.session.id());
+        let send_window = self.cx.options.send_window;
         loop {
-            let Some(session) = self.sessions.get_mut(id) else { return };
-            let Some(client) = self.connections.get_mut(&connection) else { return };
+            let session = &mut *self.session;
+            let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return };
             // The ids of sub-agent sessions are not known before the log has been read.
             if client.is_paused || session.state.is_none() {
                 return;
@@ -169,38 +187,38 @@ impl Core {
                 && let Some((_, line)) =
                     subscription.deferred_replies.pop_front_if(|(after, _)| *after < subscription.offset)
             {
-                self.output.push_back(Output::Send { connection, line });
+                self.cx.outbox.push(Output::Send { connection, line });
             }
             if !is_replaying
                 && let Phase::CatchingUp { until, .. } = subscription.phase
                 && subscription.offset >= until
             {
-                self.finish_catch_up(connection, id);
+                self.finish_catch_up(connection);
                 continue;
             }
             if !is_replaying && subscription.offset >= session.next {
                 subscription.lagging_since = None;
                 if subscription.detaches_when_delivered {
-                    self.detach(connection, id);
+                    self.detach(connection);
                 }
                 return;
             }
             // Backpressure: nothing is sent while the send window is full. `acknowledge` continues delivery. The log is
             // read again later, so nothing needs to be queued for a slow client.
             if subscription.is_reading || !subscription.has_window(send_window) {
-                subscription.lagging_since.get_or_insert(self.now);
+                subscription.lagging_since.get_or_insert(self.cx.outbox.now);
                 // Some HTTP clients open the stream of a session only after they have this response. If it waited for
                 // the send window, neither side would continue.
                 if client.dedups_by_id
                     && !subscription.is_reading
                     && let Some((request, outcome)) = subscription.phase.take_answer()
                 {
-                    self.reply(connection, &request, outcome, None);
+                    self.cx.reply(connection, &request, outcome);
                 }
                 return;
             }
             if is_replaying {
-                subscription.lagging_since.get_or_insert(self.now);
+                subscription.lagging_since.get_or_insert(self.cx.outbox.now);
                 let is_native = client.wants_native
                     && session.state.as_ref().is_some_and(|state| state.origins.is_all_native());
                 if let Some(replay) = subscription.replay.take_if(|replay| is_native && replay.is_new()) {
@@ -213,16 +231,16 @@ impl Core {
                 }
                 if let Some(replay) = subscription.replay.take() {
                     subscription.is_reading = true;
-                    self.output.push_back(Output::Replay { connection, session: Arc::clone(id), replay });
+                    self.cx.outbox.push(Output::Replay { connection, session: Arc::clone(id), replay });
                 }
                 return;
             }
             // The subscriber has fallen behind the tail: continue from the log, one portion at a time.
             if subscription.offset < session.tail_start {
                 subscription.is_reading = true;
-                subscription.lagging_since.get_or_insert(self.now);
+                subscription.lagging_since.get_or_insert(self.cx.outbox.now);
                 let (from, end) = (subscription.offset, session.next);
-                self.output.push_back(Output::Read { connection, session: Arc::clone(id), from, end });
+                self.cx.outbox.push(Output::Read { connection, session: Arc::clone(id), from, end });
                 return;
             }
             let offset = subscription.offset;
@@ -245,7 +263,7 @@ impl Core {
             let native = mark(&recent.origin, is_held).filter(|_| client.wants_native);
             if is_question {
                 if matches!(subscription.phase, Phase::Live) {
-                    self.ask(connection, id, sequence);
+                    Questions::of(self.session, self.cx).ask(connection, sequence);
                 }
                 continue;
             }
@@ -269,21 +287,15 @@ impl Core {
                 }
             };
             subscription.sent += line.text.len() as u64;
-            self.output.push_back(Output::Send { connection, line });
+            self.cx.outbox.push(Output::Send { connection, line });
         }
     }
 
     /// Delivers a part of the log that was read for a client. `to` is the offset after it.
-    pub(crate) fn read(
-        &mut self,
-        connection: ConnectionId,
-        id: &SessionId,
-        from: u64,
-        part: &[LogRecord],
-        to: u64,
-    ) {
-        let Some(session) = self.sessions.get(id) else { return };
-        let Some(client) = self.connections.get_mut(&connection) else { return };
+    pub(super) fn read(&mut self, connection: ConnectionId, from: u64, part: &[LogRecord], to: u64) {
+        let id = &SessionId::clone(self.session.id());
+        let session = &*self.session;
+        let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return };
         let Some(subscription) = client.subscriptions.get_mut(id) else { return };
         // The client may have attached again at another offset meanwhile.
         if !subscription.is_reading || subscription.offset != from {
@@ -320,7 +332,7 @@ impl Core {
                         }
                     };
                     subscription.sent += line.text.len() as u64;
-                    self.output.push_back(Output::Send { connection, line });
+                    self.cx.outbox.push(Output::Send { connection, line });
                 }
                 Ok(Message::Request(_)) if is_live => questions.push(record.sequence),
                 _ => {}
@@ -328,29 +340,29 @@ impl Core {
         }
         subscription.offset = to.max(from);
         for question in questions {
-            self.ask(connection, id, question);
+            Questions::of(self.session, self.cx).ask(connection, question);
         }
-        self.deliver(connection, id);
+        self.deliver(connection);
     }
 
-    /// Delivers the next portion of a replay.
-    pub(crate) fn replayed(
+    /// Delivers the next portion of a replay. Fails with the reason if the log must be read again.
+    pub(super) fn replayed(
         &mut self,
         connection: ConnectionId,
-        id: &SessionId,
         replay: Box<Replay>,
         portion: Vec<ReplayLine>,
-    ) {
-        let Some(session) = self.sessions.get(id) else { return };
-        let Some(client) = self.connections.get_mut(&connection) else { return };
-        let Some(subscription) = client.subscriptions.get_mut(id) else { return };
+    ) -> Result<(), &'static str> {
+        let id = &SessionId::clone(self.session.id());
+        let session = &*self.session;
+        let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return Ok(()) };
+        let Some(subscription) = client.subscriptions.get_mut(id) else { return Ok(()) };
         // The client may have started another replay meanwhile.
         if subscription.replaying != Some(replay.ticket) {
-            return;
+            return Ok(());
         }
         let Some(state) = &session.state else {
             // Without the state, session ids cannot be translated for clients.
-            return self.read_failed(connection, id, "it is being loaded again; reconnect");
+            return Err("it is being loaded again; reconnect");
         };
         subscription.is_reading = false;
         for ReplayLine { text, held, is_known } in portion {
@@ -361,38 +373,30 @@ impl Core {
             let native = is_known.then_some(Native::Known);
             let line = client_line(&notification, state, id, cursor, native.as_ref());
             subscription.sent += line.text.len() as u64;
-            self.output.push_back(Output::Send { connection, line });
+            self.cx.outbox.push(Output::Send { connection, line });
         }
         if replay.is_done() {
             subscription.replaying = None;
             subscription.offset = replay.end();
             let unreadable = replay.unreadable();
             if unreadable > 0 {
-                self.report(format!(
+                self.cx.outbox.report(format!(
                     "{unreadable} updates of session {id} cannot be decoded and are not replayed"
                 ));
             }
         } else {
             subscription.replay = Some(replay);
         }
-        self.deliver(connection, id);
-    }
-
-    /// Closes the connection of a client for which the log cannot be read: a gap must not go unnoticed.
-    pub(crate) fn read_failed(&mut self, connection: ConnectionId, id: &SessionId, reason: &str) {
-        let client = self.connections.get(&connection);
-        // A session that was deleted meanwhile has no log.
-        if client.is_some_and(|client| client.subscriptions.contains_key(id)) {
-            self.report(format!("cannot read the log of session {id}: {reason}"));
-            self.close_connection(connection, format!("cannot read the log of session {id}"));
-        }
+        self.deliver(connection);
+        Ok(())
     }
 
     /// Ends the catch-up of a client: sends the state, the response to its request and the pending questions, in this
     /// order.
-    fn finish_catch_up(&mut self, connection: ConnectionId, id: &SessionId) {
-        let Some(session) = self.sessions.get(id) else { return };
-        let Some(client) = self.connections.get_mut(&connection) else { return };
+    pub(super) fn finish_catch_up(&mut self, connection: ConnectionId) {
+        let id = &SessionId::clone(self.session.id());
+        let session = &*self.session;
+        let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return };
         let state = session.state.as_ref().map(SessionState::state_update);
         let asks = client.identity.role >= Role::Answer;
         let questions = session.state.iter().flat_map(|state| &state.questions);
@@ -412,56 +416,60 @@ impl Core {
             let text = state_line(id, &state, offset - 1, open.len());
             subscription.sent += text.len() as u64;
             let line = update_line(text, id, Some(lines::cursor(id, offset - 1)));
-            self.output.push_back(Output::Send { connection, line });
+            self.cx.outbox.push(Output::Send { connection, line });
         }
         if let Some((request, outcome)) = answer {
-            self.reply(connection, &request, outcome, None);
+            self.cx.reply(connection, &request, outcome);
         }
         for question in open {
-            self.ask(connection, id, question);
+            Questions::of(self.session, self.cx).ask(connection, question);
         }
     }
 
     /// Handles an ack of a client: `acked` bytes of the session have left the send window in total.
-    pub(crate) fn acknowledge(&mut self, connection: ConnectionId, id: &SessionId, acked: u64) {
-        let Some(client) = self.connections.get_mut(&connection) else { return };
+    pub(super) fn acknowledge(&mut self, connection: ConnectionId, acked: u64) {
+        let id = &SessionId::clone(self.session.id());
+        let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return };
         let Some(subscription) = client.subscriptions.get_mut(id) else { return };
         // Never more than was sent: a wrong report must not open the window.
         subscription.acked = acked.min(subscription.sent);
-        self.deliver(connection, id);
-    }
-
-    /// Resumes a session after the cursor of a client whose connection was interrupted.
-    pub(crate) fn resume_at(
-        &mut self,
-        connection: ConnectionId,
-        id: &str,
-        cursor: &str,
-    ) -> Result<(), ResumeError> {
-        let Some(client) = self.connections.get(&connection) else { return Err(ResumeError::UnknownSession) };
-        let session = self.sessions.get(id).filter(|session| session.is_visible_to(&client.identity));
-        let session = session.ok_or(ResumeError::UnknownSession)?;
-        let held = lines::parse_cursor(id, cursor).filter(|held| held.end <= session.next);
-        let held = held.ok_or(ResumeError::UnknownCursor)?;
-        let id = Arc::clone(session.id());
-        if session.state.is_none() {
-            // Attaching needs no state, but delivery does.
-            self.load(&id);
-        }
-        // Pending questions are asked again under the same ids.
-        let pending = self.take_answer(connection, &id);
-        self.attach(connection, &id, Start::After(held), pending);
-        Ok(())
+        self.deliver(connection);
     }
 
     /// Takes the response that a client still waits for while it catches up.
-    pub(super) fn take_answer(
+    pub(super) fn take_answer(&mut self, connection: ConnectionId) -> Option<(RequestId<'static>, Outcome)> {
+        let id = &SessionId::clone(self.session.id());
+        let subscription = self.cx.clients.connections.get_mut(&connection)?.subscriptions.get_mut(id)?;
+        subscription.phase.take_answer()
+    }
+
+    /// Attaches the client that prompts, so that it gets the updates of the turn.
+    pub(super) fn attach_prompter(&mut self, connection: ConnectionId) {
+        let id = &SessionId::clone(self.session.id());
+        let Some(client) = self.cx.clients.connections.get(&connection) else { return };
+        if !client.subscriptions.contains_key(id) {
+            self.attach(connection, Start::Now, None);
+        }
+    }
+
+    /// Responds to a request of a client. The response follows the record with the sequence number `after`.
+    pub(super) fn reply_after(
         &mut self,
         connection: ConnectionId,
-        id: &SessionId,
-    ) -> Option<(RequestId<'static>, Outcome)> {
-        let subscription = self.connections.get_mut(&connection)?.subscriptions.get_mut(id)?;
-        subscription.phase.take_answer()
+        request: &RequestId<'static>,
+        outcome: Outcome,
+        after: Option<u64>,
+    ) {
+        let Some(line) = self.cx.response(connection, request, outcome) else { return };
+        let client = self.cx.clients.connections.get_mut(&connection);
+        let subscription = client.and_then(|client| client.subscriptions.get_mut(self.session.id()));
+        match (after, subscription) {
+            (Some(after), Some(subscription)) if subscription.offset <= after => {
+                subscription.deferred_replies.push_back((after, line));
+                self.deliver(connection);
+            }
+            _ => self.cx.outbox.push(Output::Send { connection, line }),
+        }
     }
 }
 

@@ -1,15 +1,20 @@
 //! Questions about a request of one client, outside any session, such as the form of a login. They are not in a log, so
 //! the agent gets a response as soon as the client disconnects.
 
+use std::sync::Arc;
+
 use switchboard_acp::rpc::{Request, RequestId, codes};
 use switchboard_acp::{OpenRequest, Raw, Side, Wire, WireFormat, v2};
-use switchboard_store::Role;
 
+use super::agents::Agents;
+use super::clients::Clients;
 use super::connection::{Connection, PendingQuestion, QuestionSource};
 use super::lines::{self, Outcome, Rewrite};
+use super::outbox::Outbox;
 use super::questions::{ELICITATION, MAX_INVALID_ANSWERS, PERMISSION, cancelled};
+use super::session::Session;
 use super::session_state::{ID_IN_USE, Question, referenced_request};
-use super::{AgentId, ConnectionId, Core, Output, SessionId};
+use super::{AgentId, ConnectionId, Output, SessionId};
 
 /// Maximum number of questions outside sessions that one client can have at a time.
 const DIRECT: usize = 16;
@@ -44,26 +49,22 @@ impl DirectQuestion {
     }
 }
 
-impl Connection {
-    /// Returns the direct questions of this client with the ids that it knows them by.
-    fn direct_questions(&self) -> impl Iterator<Item = (&RequestId<'static>, &DirectQuestion)> {
-        self.questions.iter().filter_map(|(_, id, topic)| match &topic.about {
-            QuestionSource::Direct(direct) => Some((id, direct)),
-            QuestionSource::Question(..) => None,
-        })
-    }
-
-    /// Returns whether the client can be asked this question.
-    fn can_answer_directly(&self, question: &Question) -> bool {
-        self.forwarded_key.is_none() && self.identity.role >= Role::Use && self.can_answer(question)
-    }
+/// The questions outside sessions.
+pub(super) struct DirectQuestions<'a> {
+    clients: &'a mut Clients,
+    agents: &'a Agents,
+    outbox: &'a mut Outbox,
 }
 
-impl Core {
+impl<'a> DirectQuestions<'a> {
+    pub(super) fn new(clients: &'a mut Clients, agents: &'a Agents, outbox: &'a mut Outbox) -> Self {
+        DirectQuestions { clients, agents, outbox }
+    }
+
     /// Handles a request of an agent about a request of a client.
     pub(super) fn direct_request(&mut self, process: AgentId, request: &Request<'_>) {
         if let Err((code, message)) = self.ask_about(process, request) {
-            self.refuse_agent(process, &request.id, code, &message);
+            self.outbox.refuse_agent(process, &request.id, code, &message);
         }
     }
 
@@ -78,11 +79,11 @@ impl Core {
             .map_err(|error| (codes::INVALID_PARAMS, error.to_string()))?;
         let is_it =
             |(_, asked): (_, &DirectQuestion)| asked.process == process && asked.question.id == question.id;
-        if self.connections.values().flat_map(Connection::direct_questions).any(is_it) {
+        if self.clients.connections.values().flat_map(Connection::direct_questions).any(is_it) {
             return Err((codes::INVALID_REQUEST, ID_IN_USE.to_owned()));
         }
         let about = referenced_request(&question.params);
-        let client = about.and_then(|id| self.processes.get(&process)?.client_of(&id).cloned());
+        let client = about.and_then(|id| self.agents.processes.get(&process)?.client_of(&id).cloned());
         let is_asked = client.is_some_and(|(connection, id)| {
             // The client knows its request by its own id.
             let id = id.encode(WireFormat::Any);
@@ -101,31 +102,31 @@ impl Core {
         &mut self,
         process: AgentId,
         request: &Request<'_>,
-        session: Option<&SessionId>,
+        session: Option<&Session>,
     ) {
         let mut question = Question::of(request);
         let is_it =
             |(_, asked): (_, &DirectQuestion)| asked.process == process && asked.question.id == question.id;
-        if self.connections.values().flat_map(Connection::direct_questions).any(is_it) {
-            return self.refuse_agent(process, &request.id, codes::INVALID_REQUEST, ID_IN_USE);
+        if self.clients.connections.values().flat_map(Connection::direct_questions).any(is_it) {
+            return self.outbox.refuse_agent(process, &request.id, codes::INVALID_REQUEST, ID_IN_USE);
         }
-        if let Some(id) = session
-            && let Some(state) = self.sessions.get(id).and_then(|known| known.state.as_ref())
+        if let Some(session) = session
+            && let Some(state) = &session.state
             && let Some(name) = lines::text_of(Some(&question.params), "sessionId")
         {
-            let name = lines::quoted(&state.client_session_id(id, &name));
+            let name = lines::quoted(&state.client_session_id(session.id(), &name));
             let params = lines::merged(Some(&question.params), &[("sessionId", &name)]);
             question.params = Raw::parse(params).unwrap_or(question.params);
         }
-        let session = session.cloned();
+        let session = session.map(|session| Arc::clone(session.id()));
         self.offer(DirectQuestion { process, question, session, asked: Vec::new() });
     }
 
     /// Asks the next client that may answer a request with an unknown method. Without one, the agent gets an error.
     fn offer(&mut self, mut direct: DirectQuestion) {
-        let agent = self.processes.get(&direct.process).map(|process| process.agent);
+        let agent = self.agents.processes.get(&direct.process).map(|process| process.agent);
         let services =
-            self.processes.get(&direct.process).map(|process| process.services).unwrap_or_default();
+            self.agents.processes.get(&direct.process).map(|process| process.services).unwrap_or_default();
         loop {
             let is_next = |connection: &ConnectionId, client: &Connection| {
                 let is_there = match &direct.session {
@@ -139,7 +140,7 @@ impl Core {
                     && client.can_answer_directly(&direct.question)
                     && client.serves(*connection, &direct.question.method, services)
             };
-            let mut clients = self.connections.iter().rev();
+            let mut clients = self.clients.connections.iter().rev();
             let Some(connection) = clients.find_map(|(id, client)| is_next(id, client).then_some(*id)) else {
                 let message =
                     format!("no client of the hub supports {}", lines::truncated(&direct.question.method));
@@ -159,7 +160,7 @@ impl Core {
         direct: DirectQuestion,
         invalid_answers: usize,
     ) -> bool {
-        let Some(client) = self.connections.get_mut(&connection) else { return false };
+        let Some(client) = self.clients.connections.get_mut(&connection) else { return false };
         let most = if direct.is_unknown() { PASSED_ON } else { DIRECT };
         if !client.can_answer_directly(&direct.question) || client.direct_questions().count() >= most {
             return false;
@@ -170,7 +171,7 @@ impl Core {
         let topic = PendingQuestion { about: QuestionSource::Direct(direct), invalid_answers };
         let is_asked = client.questions.open(Side::Agent, &number, topic).is_ok();
         if is_asked {
-            self.send(connection, text, stream.as_ref());
+            self.outbox.send(connection, text, stream.as_ref());
         }
         is_asked
     }
@@ -184,7 +185,7 @@ impl Core {
         invalid_answers: usize,
         outcome: Outcome,
     ) {
-        let Some(client) = self.connections.get_mut(&connection) else { return };
+        let Some(client) = self.clients.connections.get_mut(&connection) else { return };
         client.questions.answered(Side::Client, id);
         if direct.is_unknown() && outcome.is_error_of(codes::METHOD_NOT_FOUND) {
             return self.offer(direct.clone());
@@ -193,7 +194,7 @@ impl Core {
             // The token may have lost the right to answer meanwhile.
             _ if !client.can_answer_directly(&direct.question) => direct.no_answer(),
             Some(reason) => {
-                self.report(format!("invalid answer to a form: {reason}"));
+                self.outbox.report(format!("invalid answer to a form: {reason}"));
                 if invalid_answers < MAX_INVALID_ANSWERS
                     && self.ask_directly(connection, direct.clone(), invalid_answers + 1)
                 {
@@ -208,7 +209,7 @@ impl Core {
 
     /// Ends the direct questions of a client that has disconnected.
     pub(super) fn cancel_direct_of_client(&mut self, connection: ConnectionId) {
-        let Some(client) = self.connections.get_mut(&connection) else { return };
+        let Some(client) = self.clients.connections.get_mut(&connection) else { return };
         for OpenRequest { about, .. } in client.questions.drain_of(Side::Agent) {
             match about.about {
                 // Another client may know the method.
@@ -222,7 +223,7 @@ impl Core {
     /// Cancels the direct questions of an agent: one that it cancels itself, or all because the process has exited.
     pub(super) fn cancel_direct(&mut self, process: AgentId, only: Option<&RequestId<'_>>) {
         let mut take_cancelled = Vec::new();
-        for (&connection, client) in &mut self.connections {
+        for (&connection, client) in &mut self.clients.connections {
             let taken = client.questions.drain_if(|_, _, topic| match &topic.about {
                 QuestionSource::Direct(direct) => {
                     direct.process == process && only.is_none_or(|only| *only == direct.question.id)
@@ -232,7 +233,7 @@ impl Core {
             take_cancelled.extend(taken.into_iter().map(|taken| (connection, taken)));
         }
         for (connection, OpenRequest { id, about, .. }) in take_cancelled {
-            self.send(connection, lines::cancel(&id), None);
+            self.outbox.send(connection, lines::cancel(&id), None);
             if let (Some(_), QuestionSource::Direct(direct)) = (only, about.about) {
                 // A cancelled request needs a response, too.
                 self.respond_to_agent(&direct, &direct.no_answer());
@@ -242,17 +243,17 @@ impl Core {
 
     /// Asks a client that has reconnected again, under the same ids.
     pub(super) fn ask_direct_again(&mut self, connection: ConnectionId) {
-        let Some(client) = self.connections.get(&connection) else { return };
+        let Some(client) = self.clients.connections.get(&connection) else { return };
         let asked = client.direct_questions().map(|(id, direct)| line_of(id, direct));
         for text in asked.collect::<Vec<_>>() {
-            self.send(connection, text, None);
+            self.outbox.send(connection, text, None);
         }
     }
 
     fn respond_to_agent(&mut self, direct: &DirectQuestion, outcome: &Outcome) {
         let line = lines::answer(&direct.question.id, outcome);
         let session = direct.session.clone();
-        self.output.push_back(Output::ToAgent { process: direct.process, line, session });
+        self.outbox.push(Output::ToAgent { process: direct.process, line, session });
     }
 }
 

@@ -3,13 +3,14 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use super::replay::Cursor;
-use super::session_state::SUBAGENT_SEPARATOR;
 use switchboard_acp::extensions::{
     CURSOR, DECIDER, META, MetaValue, NATIVE, Native, REMEMBERED, REQUEST, TURN, is_hub_key,
 };
 use switchboard_acp::rpc::{Message, RequestId, RpcError};
 use switchboard_acp::{Raw, Text, Wire, WireFormat};
+
+use super::replay::Cursor;
+use super::session_state::SUBAGENT_SEPARATOR;
 
 /// Maximum number of characters of a client's value that an error message repeats. Ids and folders are shorter.
 const NAMED: usize = 1024;

@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use switchboard_acp::extensions::LossNotification;
 use switchboard_acp::{Raw, Wire, WireFormat};
-use switchboard_bridge::Loss;
 use switchboard_store::{Channel, Role};
 
 use super::lines::{self, truncated};
+use super::outbox::Dropped;
 use super::{ConnectionId, Core, SessionId};
 
 /// Maximum number of different losses that are recorded for one session.
@@ -49,56 +49,52 @@ fn key(text: &str) -> u64 {
     hasher.finish()
 }
 
-impl Core {
-    /// Records a loss of the translation for a client. A dormant session is not written to: the losses of its history
-    /// were recorded when they happened, or are counted with the next work.
-    pub(crate) fn client_loss(&mut self, connection: ConnectionId, loss: &Loss) {
-        match &loss.session {
-            Some(session) => self.record_loss(connection, session, &loss.to_json()),
-            None => self.report(format!("loss in the translation for a client: {loss}")),
-        }
+/// Records a loss that a client with its own translator reports, as `switchboard connect` does. Clients with the
+/// role `view` write nothing to a log.
+pub(super) fn loss_reported(core: &mut Core, connection: ConnectionId, params: Option<&Raw<'_>>) {
+    if core.cx.access().require_role(connection, Role::Answer).is_err() {
+        return core.cx.outbox.drop_message(Dropped::LossWithoutRight);
     }
-
-    /// Records a loss that a client with its own translator reports, as `switchboard connect` does. Clients with the
-    /// role `view` write nothing to a log.
-    pub(super) fn loss_reported(&mut self, connection: ConnectionId, params: Option<&Raw<'_>>) {
-        if self.require_role(connection, Role::Answer).is_err() {
-            return;
-        }
-        let reported = params
-            .and_then(|params| LossNotification::decode_tolerant(params.as_str(), WireFormat::Any).ok())
-            .filter(|(reported, _)| reported.loss.is_object());
-        let Some((LossNotification { session_id, loss, .. }, _)) = reported else {
-            return self
-                .report("ignored the loss report of a client: sessionId or loss is missing".to_owned());
-        };
-        if loss.as_str().len() > REPORTED {
-            return self.report(format!("ignored the loss report of a client: it exceeds {REPORTED} bytes"));
-        }
-        self.record_loss(connection, &session_id, loss.as_str());
+    let reported = params
+        .and_then(|params| LossNotification::decode_tolerant(params.as_str(), WireFormat::Any).ok())
+        .filter(|(reported, _)| reported.loss.is_object());
+    let Some((LossNotification { session_id, loss, .. }, _)) = reported else {
+        return core
+            .cx
+            .outbox
+            .report("ignored the loss report of a client: sessionId or loss is missing".to_owned());
+    };
+    if loss.as_str().len() > REPORTED {
+        return core
+            .cx
+            .outbox
+            .report(format!("ignored the loss report of a client: it exceeds {REPORTED} bytes"));
     }
+    record_loss(core, connection, &session_id, loss.as_str());
+}
 
-    fn record_loss(&mut self, connection: ConnectionId, session: &str, text: &str) {
-        // Losses of a sub-agent belong to the session at the beginning of its id.
-        let root = lines::root(session);
-        let known = self.sessions.get_key_value(session).or_else(|| self.sessions.get_key_value(root));
-        let Some((id, _)) = known else {
-            return self.report(format!(
-                "a loss of session {} is not recorded: the session is not open here",
-                truncated(session)
-            ));
-        };
-        let id: SessionId = Arc::clone(id);
-        let subscriber = self.connections.get_mut(&connection);
-        let Some(subscription) = subscriber.and_then(|client| client.subscriptions.get_mut(&id)) else {
-            return;
-        };
-        let Some(occurred) = subscription.losses.count(text) else { return };
-        let Some(known) = self.sessions.get(&id) else { return };
-        let has_agent = known.process.is_some();
-        let recorded = known.state.as_ref().map(|state| state.losses.of(text));
-        if has_agent && recorded.is_some_and(|recorded| recorded < occurred) {
-            let _ = self.append(&id, Channel::Diagnostic, text);
-        }
+pub(super) fn record_loss(core: &mut Core, connection: ConnectionId, session: &str, text: &str) {
+    // Losses of a sub-agent belong to the session at the beginning of its id.
+    let root = lines::root(session);
+    let known = core.sessions.get_key_value(session).or_else(|| core.sessions.get_key_value(root));
+    let Some((id, _)) = known else {
+        return core.cx.outbox.report(format!(
+            "a loss of session {} is not recorded: the session is not open here",
+            truncated(session)
+        ));
+    };
+    let id: SessionId = Arc::clone(id);
+    let subscriber = core.cx.clients.connections.get_mut(&connection);
+    let Some(subscription) = subscriber.and_then(|client| client.subscriptions.get_mut(&id)) else {
+        return core.cx.outbox.drop_message(Dropped::LossWithoutRight);
+    };
+    let Some(occurred) = subscription.losses.count(text) else {
+        return core.cx.outbox.drop_message(Dropped::TooManyLosses);
+    };
+    let Some(known) = core.sessions.get(&id) else { return };
+    let has_agent = known.process.is_some();
+    let recorded = known.state.as_ref().map(|state| state.losses.of(text));
+    if has_agent && recorded.is_some_and(|recorded| recorded < occurred) {
+        let _ = core.append(&id, Channel::Diagnostic, text);
     }
 }

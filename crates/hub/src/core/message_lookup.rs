@@ -8,10 +8,9 @@ use switchboard_acp::{Raw, WireFormat};
 use switchboard_store::Channel;
 
 use super::connection::Start;
-use super::lines;
 use super::replay::Cursor;
-use super::requests::Refusal;
-use super::{ConnectionId, Core, Output, SessionId};
+use super::requests::{self, Refusal};
+use super::{ConnectionId, Core, Output, SessionId, lines, methods};
 
 /// A request that waits for a message lookup.
 #[derive(Debug)]
@@ -69,88 +68,89 @@ impl MessageMatch {
     }
 }
 
-impl Core {
-    /// Looks up the message after which a client attaches. One lookup per client at a time, because each reads a whole
-    /// log.
-    pub(super) fn find_message(
-        &mut self,
-        connection: ConnectionId,
-        id: &RequestId<'static>,
-        session: &SessionId,
-        params: Option<&Raw<'_>>,
-    ) -> Result<(), Refusal> {
-        let Some(message) = lines::text_of(params, "afterMessageId") else {
-            let message = "at /params/afterMessageId: missing message id".to_owned();
-            return Err((codes::INVALID_PARAMS, message, None));
-        };
-        let Some(client) = self.connections.get_mut(&connection) else { return Ok(()) };
-        let state = self.sessions.get(session).and_then(|known| known.state.as_ref());
-        let replaced = message.rsplit_once("~r").filter(|(_, count)| count.parse::<u32>().is_ok());
-        let message = MessageQuery {
-            id: (*message).into(),
-            replaced: replaced.map(|(id, _)| id.into()),
-            sessions: state.map(super::SessionState::own_ids).unwrap_or_default().into(),
-        };
-        client.lookups.push_back(PendingLookup { id: id.clone(), session: Arc::clone(session), message });
-        if client.lookups.len() == 1 {
-            self.find_next(connection);
-        }
-        Ok(())
+/// Looks up the message after which a client attaches. One lookup per client at a time, because each reads a whole
+/// log.
+pub(super) fn find_message(
+    core: &mut Core,
+    connection: ConnectionId,
+    id: &RequestId<'static>,
+    session: &SessionId,
+    params: Option<&Raw<'_>>,
+) -> Result<(), Refusal> {
+    let Some(message) = lines::text_of(params, "afterMessageId") else {
+        let message = "at /params/afterMessageId: missing message id".to_owned();
+        return Err((codes::INVALID_PARAMS, message, None));
+    };
+    let Some(client) = core.cx.clients.connections.get_mut(&connection) else { return Ok(()) };
+    let state = core.sessions.get(session).and_then(|known| known.state.as_ref());
+    let replaced = message.rsplit_once("~r").filter(|(_, count)| count.parse::<u32>().is_ok());
+    let message = MessageQuery {
+        id: (*message).into(),
+        replaced: replaced.map(|(id, _)| id.into()),
+        sessions: state.map(super::SessionState::own_ids).unwrap_or_default().into(),
+    };
+    client.lookups.push_back(PendingLookup { id: id.clone(), session: Arc::clone(session), message });
+    if client.lookups.len() == 1 {
+        find_next(core, connection);
     }
+    Ok(())
+}
 
-    fn find_next(&mut self, connection: ConnectionId) {
-        let Some(client) = self.connections.get(&connection) else { return };
-        let Some(PendingLookup { session, message, .. }) = client.lookups.front() else { return };
-        // A session that was deleted meanwhile has no log; the request is refused later.
-        let end = self.sessions.get(session).map_or(0, |session| session.next);
-        let (session, message) = (Arc::clone(session), message.clone());
-        self.output.push_back(Output::FindMessage { connection, session, message, end });
+pub(super) fn find_next(core: &mut Core, connection: ConnectionId) {
+    let Some(client) = core.cx.clients.connections.get(&connection) else { return };
+    let Some(PendingLookup { session, message, .. }) = client.lookups.front() else { return };
+    // A session that was deleted meanwhile has no log; the request is refused later.
+    let end = core.sessions.get(session).map_or(0, |session| session.next);
+    let (session, message) = (Arc::clone(session), message.clone());
+    core.cx.outbox.push(Output::FindMessage { connection, session, message, end });
+}
+
+/// Takes the result of a lookup; `None` if the message was not found.
+pub(super) fn message_found(core: &mut Core, connection: ConnectionId, offset: Result<Option<u64>, String>) {
+    let client = core.cx.clients.connections.get_mut(&connection);
+    let Some(lookups) = client.and_then(|client| client.lookups.pop_front()) else { return };
+    let PendingLookup { id, session, message } = lookups;
+    if let Err((code, reason, data)) = attach_after(core, connection, &id, &session, &message, offset) {
+        core.cx.refuse(connection, &id, code, reason, data);
     }
+    find_next(core, connection);
+}
 
-    /// Takes the result of a lookup; `None` if the message was not found.
-    pub(crate) fn message_found(&mut self, connection: ConnectionId, offset: Result<Option<u64>, String>) {
-        let client = self.connections.get_mut(&connection);
-        let Some(lookups) = client.and_then(|client| client.lookups.pop_front()) else { return };
-        let PendingLookup { id, session, message } = lookups;
-        if let Err((code, reason, data)) = self.attach_after(connection, &id, &session, &message, offset) {
-            self.refuse(connection, &id, code, reason, data);
-        }
-        self.find_next(connection);
-    }
-
-    fn attach_after(
-        &mut self,
-        connection: ConnectionId,
-        id: &RequestId<'static>,
-        session: &SessionId,
-        message: &MessageQuery,
-        offset: Result<Option<u64>, String>,
-    ) -> Result<(), Refusal> {
-        // The session and the rights of the client may have changed meanwhile.
-        let params = Raw::from(json!({"sessionId": &**session}));
-        self.target_session(connection, Some(&params))?;
-        self.may_attach(connection, Some(session))?;
-        let offset = offset.map_err(|reason| {
-            (codes::INTERNAL_ERROR, format!("cannot read the log of session {session}: {reason}"), None)
-        })?;
-        let Some(offset) = offset else {
-            let message = lines::truncated(&message.id);
-            let reason = format!(
-                "at /params/afterMessageId: session {session} has no message {message}; attach with historyPolicy full"
-            );
-            let data = json!({"afterMessageId": message, "reason": "unknown_message"});
-            return Err((codes::INVALID_PARAMS, reason, Some(data)));
-        };
-        if self.sessions.get(session).is_some_and(|known| known.state.is_none()) {
-            self.load(session);
-        }
-        self.attach_with_history(
-            connection,
-            id,
-            session,
-            Start::After(Cursor::live(offset)),
-            "after_message",
+pub(super) fn attach_after(
+    core: &mut Core,
+    connection: ConnectionId,
+    id: &RequestId<'static>,
+    session: &SessionId,
+    message: &MessageQuery,
+    offset: Result<Option<u64>, String>,
+) -> Result<(), Refusal> {
+    // The session and the rights of the client may have changed meanwhile.
+    let params = Raw::from(json!({"sessionId": &**session}));
+    requests::target_session(core, connection, Some(&params))?;
+    core.cx.may_attach(connection, Some(session))?;
+    let offset = offset.map_err(|reason| {
+        (codes::INTERNAL_ERROR, format!("cannot read the log of session {session}: {reason}"), None)
+    })?;
+    let Some(offset) = offset else {
+        let message = lines::truncated(&message.id);
+        let reason = format!(
+            "at /params/afterMessageId: session {session} has no message {message}; attach with historyPolicy full"
         );
-        Ok(())
+        let data = json!({"afterMessageId": message, "reason": "unknown_message"});
+        return Err((codes::INVALID_PARAMS, reason, Some(data)));
+    };
+    if let Some((session, cx)) = core.session(session)
+        && session.state.is_none()
+    {
+        session.load(cx);
     }
+    methods::attach_with_history(
+        core,
+        connection,
+        id,
+        session,
+        Start::After(Cursor::live(offset)),
+        "after_message",
+    );
+    Ok(())
 }

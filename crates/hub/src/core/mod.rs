@@ -5,9 +5,13 @@
 
 mod agent_lines;
 mod agent_process;
+mod agents;
 mod authorization;
 mod capabilities;
+mod client_message;
+mod clients;
 mod connection;
+mod context;
 mod delivery;
 mod direct_questions;
 mod dormancy;
@@ -22,6 +26,7 @@ mod methods;
 pub(crate) mod native;
 mod notices;
 mod notifications;
+mod outbox;
 mod ownership;
 mod questions;
 mod redelivery;
@@ -47,23 +52,32 @@ mod unresponsive;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use switchboard_acp::extensions::{Author, HubRecord};
-use switchboard_acp::rpc::{Message, RequestId, codes};
+use serde_json::json;
+use switchboard_acp::extensions::HubRecord;
+use switchboard_acp::rpc::{RequestId, codes};
 use switchboard_acp::{Raw, Side};
-use switchboard_store::{Channel, Role};
-use switchboard_transport::SharedText;
+use switchboard_bridge::{Loss, Version};
+use switchboard_store::{Channel, Moment, Role};
+use switchboard_transport::{ConfinementNotice, SharedText};
 
+use crate::agent_task::LineSession;
 use crate::policy::Policy;
-use crate::session_event::SessionEvent;
+use crate::session_event::{AnswerResult, PendingQuestionEvent, SessionEvent};
 pub use agent_process::NO_HANDSHAKE;
-use agent_process::{AgentProcess, Description};
 pub(crate) use capabilities::RESUMABLE;
-use connection::Connection;
+use connection::{Connection, Start};
+use context::Context;
+use delivery::Delivery;
 pub(crate) use delivery::ResumeError;
+use lifecycle::Lifecycle;
 use lines::Outcome;
 pub use ownership::HubInfo;
 pub(crate) use ownership::Ownership;
+use questions::Questions;
+use requests::client_mut;
+use services::Services;
 use session::Session;
+use session_events::SessionEvents;
 pub(crate) use session_state::SessionState;
 
 /// Id of a client connection.
@@ -183,7 +197,7 @@ pub(crate) enum Output {
     Changed { session: SessionId },
     /// Start an agent process.
     /// Starts a process. A confined one may work in the folders.
-    StartAgent { process: AgentId, agent: usize, services: services::Services, roots: Vec<String> },
+    StartAgent { process: AgentId, agent: usize, services: Services, roots: Vec<String> },
     /// Send a line to an agent process. `session` is the one that it belongs to.
     ToAgent { process: AgentId, line: String, session: Option<SessionId> },
     /// End an agent process.
@@ -243,43 +257,28 @@ pub(crate) struct CoreOptions {
     pub(crate) name: Option<Arc<str>>,
 }
 
+impl CoreOptions {
+    /// Returns whether an agent is confined.
+    pub(super) fn is_confined(&self, agent: usize) -> bool {
+        self.confined.get(agent).copied().unwrap_or_default()
+    }
+
+    /// Returns the capabilities that an agent gets of a client. Files and commands of a client would lead a confined agent
+    /// out.
+    pub(super) fn offered(&self, agent: usize, services: Services) -> Services {
+        if self.is_confined(agent) { Services::default() } else { services }
+    }
+}
+
 /// The state machine of a hub.
 pub(crate) struct Core {
-    options: CoreOptions,
-    /// The last description of each agent.
-    descriptions: Vec<Option<Arc<Description>>>,
-    sessions: HashMap<SessionId, Session>,
-    connections: BTreeMap<ConnectionId, Connection>,
-    processes: BTreeMap<AgentId, AgentProcess>,
-    last_process: AgentId,
-    /// Sessions whose logs are being created.
-    creating: HashMap<u64, lifecycle::PendingCreation>,
-    answers: connection::ReplyCache,
-    last_ticket: u64,
-    /// Monotonic time in milliseconds.
-    now: u64,
-    /// Wall-clock time in Unix milliseconds, for display.
-    time: i64,
-    /// Time of the last start of each warm agent.
-    warmed: HashMap<usize, u64>,
-    /// True if the hub is shutting down.
-    ending: bool,
-    output: VecDeque<Output>,
-    /// See [`Core::summary_version`].
-    summary_version: u64,
-    /// Reason why logs cannot be written at the moment.
-    log_problem: Option<String>,
-    /// State of the cluster: other hubs and forwarded requests.
-    cluster: ownership::Cluster,
+    // Ordered by id: the order of outputs must not depend on a hash table.
+    sessions: BTreeMap<SessionId, Session>,
+    /// Everything but the sessions. It is borrowed beside one of them.
+    cx: Context,
     /// Sessions that may have been working when the hub crashed, and those of them whose logs are being read.
     to_recover: VecDeque<SessionId>,
     recovering: HashSet<SessionId>,
-    /// True if [`Output::Event`] is enabled.
-    has_events: bool,
-    /// Name of the client whose answer is being recorded.
-    answered_by: Option<String>,
-    /// Reason why the agent of the session that is being interrupted is gone.
-    interruption: Option<String>,
 }
 
 /// Activity of a session.
@@ -366,56 +365,43 @@ pub struct Counts {
     pub connections: usize,
     /// Time in milliseconds for which the slowest subscriber has been behind.
     pub lag: u64,
+    /// Messages that were dropped, by reason.
+    pub dropped: Vec<(&'static str, u64)>,
 }
 
 impl Core {
     pub(crate) fn new(options: CoreOptions) -> Self {
         Core {
-            descriptions: vec![None; options.agents.len()],
-            options,
-            sessions: HashMap::new(),
-            connections: BTreeMap::new(),
-            processes: BTreeMap::new(),
-            last_process: 0,
-            creating: HashMap::new(),
-            answers: connection::ReplyCache::default(),
-            last_ticket: 0,
-            now: 0,
-            time: 0,
-            warmed: HashMap::new(),
-            ending: false,
-            output: VecDeque::new(),
-            summary_version: 0,
-            log_problem: None,
-            cluster: ownership::Cluster::default(),
+            sessions: BTreeMap::new(),
+            cx: Context::new(options),
             to_recover: VecDeque::new(),
             recovering: HashSet::new(),
-            has_events: false,
-            answered_by: None,
-            interruption: None,
         }
     }
 
     /// Sets the monotonic time in milliseconds and the wall-clock time in Unix milliseconds.
     pub(crate) fn at(&mut self, now: u64, time: i64) {
-        self.now = self.now.max(now);
-        self.time = time;
+        self.cx.outbox.now = self.cx.outbox.now.max(now);
+        self.cx.outbox.time = time;
     }
 
     /// Returns the number of outputs that are due.
     pub(crate) fn outputs(&self) -> usize {
-        self.output.len()
+        self.cx.outbox.queue.len()
     }
 
     /// Takes the next output.
     pub(crate) fn next_output(&mut self) -> Option<Output> {
-        self.output.pop_front()
+        while let Some(id) = self.cx.to_replace.pop_front() {
+            unresponsive::replace_agent(self, &id);
+        }
+        self.cx.outbox.queue.pop_front()
     }
 
     /// Adds a session that exists in the store or at another hub.
     pub(crate) fn add_session(&mut self, info: SessionInfo) {
         let id = Arc::clone(&info.id);
-        let is_owned = self.options.name.is_none();
+        let is_owned = self.cx.options.name.is_none();
         self.sessions.entry(id).or_insert_with(|| {
             let mut session = Session::dormant(info);
             session.is_owned = is_owned;
@@ -426,8 +412,9 @@ impl Core {
     /// Returns the numbers of sessions, processes and clients.
     pub(crate) fn counts(&self) -> Counts {
         let mut counts = Counts {
-            processes: self.processes.len(),
-            connections: self.connections.len(),
+            processes: self.cx.agents.processes.len(),
+            connections: self.cx.clients.connections.len(),
+            dropped: self.cx.outbox.dropped(),
             ..Counts::default()
         };
         for session in self.sessions.values() {
@@ -439,11 +426,12 @@ impl Core {
             };
             *count += 1;
         }
-        for subscription in self.connections.values().flat_map(|connection| connection.subscriptions.values())
+        for subscription in
+            self.cx.clients.connections.values().flat_map(|connection| connection.subscriptions.values())
         {
             counts.subscriptions += 1;
             if let Some(since) = subscription.lagging_since {
-                counts.lag = counts.lag.max(self.now.saturating_sub(since));
+                counts.lag = counts.lag.max(self.cx.outbox.now.saturating_sub(since));
             }
         }
         counts
@@ -460,115 +448,7 @@ impl Core {
 
     /// Returns a number that changes whenever [`Core::summaries`] may return something different, apart from times.
     pub(crate) fn summary_version(&self) -> u64 {
-        self.summary_version
-    }
-
-    /// Reports something to the operator.
-    fn report(&mut self, what: impl Into<String>) {
-        self.output.push_back(Output::Report(what.into()));
-    }
-
-    /// Appends a record to the log of a session, and delivers it to the subscribers. Returns its sequence number.
-    fn append(&mut self, id: &SessionId, channel: Channel, text: impl Into<Arc<str>>) -> Option<u64> {
-        self.append_decoded(id, channel, text, None)
-    }
-
-    /// Appends a record whose message is already decoded.
-    fn append_decoded(
-        &mut self,
-        id: &SessionId,
-        channel: Channel,
-        text: impl Into<Arc<str>>,
-        message: Option<&Message<'_>>,
-    ) -> Option<u64> {
-        if !self.is_owner(id) {
-            return None;
-        }
-        self.apply_record(id, channel, text.into(), message)
-    }
-
-    /// Applies a record that this hub appends, or that another hub has appended.
-    fn apply_record(
-        &mut self,
-        id: &SessionId,
-        channel: Channel,
-        text: Arc<str>,
-        message: Option<&Message<'_>>,
-    ) -> Option<u64> {
-        let session = self.sessions.get_mut(id)?;
-        let is_owned = session.is_owned;
-        let sequence = session.next;
-        session.next += 1;
-        session.info.changed = self.time;
-        let state = session.state.get_or_insert_default();
-        let (was_busy, renamed) = (state.is_busy(), state.renamed);
-        let asked: Vec<u64> = state.questions.keys().copied().collect();
-        let kind = match message {
-            Some(message) if channel == Channel::ToClient => state.apply_agent_message(sequence, message),
-            _ => state.apply(sequence, channel, &text),
-        };
-        let came_to_rest = was_busy && !state.is_busy();
-        let has_new_title = state.renamed != renamed;
-        let is_different =
-            has_new_title || was_busy != state.is_busy() || asked.len() != state.questions.len();
-        // The owner cancels its questions itself.
-        let closed: Vec<u64> = match is_owned {
-            true => Vec::new(),
-            false => asked.into_iter().filter(|offset| !state.questions.contains_key(offset)).collect(),
-        };
-        let line = match message {
-            Some(Message::Notification(notification)) if !session.subscribers.is_empty() => {
-                let cursor = Some(lines::cursor(id, sequence));
-                Some(delivery::client_line(notification, state, id, cursor, None))
-            }
-            _ => None,
-        };
-        if session.info.title.is_none() {
-            // Kept for the time when the state is not loaded.
-            session.info.title = state.title().map(str::to_owned);
-        }
-        let origin = state.origin.clone();
-        // An update of a tool call may change the question about it.
-        let changed_call = match message {
-            Some(message) if !state.questions.is_empty() => session_events::changed_call(message),
-            _ => None,
-        };
-        session.push_tail(sequence, kind, origin, &text, line);
-        self.summary_version += u64::from(is_different || sequence == 0);
-        if is_owned {
-            self.output.push_back(Output::Append { session: Arc::clone(id), sequence, channel, text });
-        }
-        for offset in closed {
-            self.cancel_asked(id, offset, None);
-        }
-        if has_new_title {
-            self.output.push_back(Output::Changed { session: Arc::clone(id) });
-        }
-        // Only the owner evaluates the policy, on the state that includes this question.
-        let decision = match kind {
-            session_state::RecordKind::Question if is_owned => self.evaluate(id, sequence),
-            _ => None,
-        };
-        match (kind, decision) {
-            (session_state::RecordKind::Question, Some(decision)) => {
-                self.apply_decision(id, sequence, &decision);
-            }
-            (
-                session_state::RecordKind::Update
-                | session_state::RecordKind::Native
-                | session_state::RecordKind::Question,
-                _,
-            ) => self.deliver_all(id),
-            (session_state::RecordKind::Cancelled(offset), _) => self.cancel_asked(id, offset, None),
-            (session_state::RecordKind::Internal, _) => {}
-        }
-        let new = (kind == session_state::RecordKind::Question).then_some(sequence);
-        self.emit_questions(id, new, changed_call.as_deref());
-        if came_to_rest {
-            self.emit_turn_end(id);
-            self.turn_ended(id);
-        }
-        Some(sequence)
+        self.cx.outbox.summary_version
     }
 
     /// Handles a log that cannot be written. Nothing that depends on the failed records may be sent, so the subscribers
@@ -583,17 +463,19 @@ impl Core {
         // The log is read again before the session is used: the state may be ahead of it.
         session.state = None;
         session.reset_tail(session.next);
-        self.ownership_lost(id);
-        self.report(format!("cannot write the log of session {id}: {reason}"));
+        ownership::ownership_lost(self, id);
+        self.cx.outbox.report(format!("cannot write the log of session {id}: {reason}"));
         if let Some(process) = process {
             if let Some(agent_session) = agent_session {
                 // No record of its work would be written.
                 let params = Raw::from(serde_json::json!({"sessionId": agent_session}));
                 let line = lines::call(None, "session/cancel", Some(&params), lines::Rewrite::default());
-                self.output.push_back(Output::ToAgent { process, line, session: None });
+                self.cx.outbox.push(Output::ToAgent { process, line, session: None });
             }
-            self.release_process(process, id);
-            self.end_unused_process(process, reason);
+            if let Some((session, cx)) = self.session(id) {
+                session.release_process(cx, process);
+            }
+            ownership::end_unused_process(self, process, reason);
         }
         for connection in attached {
             self.close_connection(connection, format!("cannot write the log of session {id}: {reason}"));
@@ -606,7 +488,7 @@ impl Core {
     fn creation_failed(&mut self, id: &SessionId, reason: &str) {
         let is_it = |purpose: &agent_process::PendingAgentRequest| matches!(purpose, agent_process::PendingAgentRequest::New { session, .. } | agent_process::PendingAgentRequest::Adopt { session, .. } if session == id);
         let mut opening = Vec::new();
-        for process in self.processes.values_mut() {
+        for process in self.cx.agents.processes.values_mut() {
             opening.extend(process.pending.drain_if(|_, _, purpose| is_it(purpose)));
         }
         let is_new = !opening.is_empty();
@@ -616,33 +498,33 @@ impl Core {
             {
                 let message =
                     format!("cannot create the session, because its log cannot be written: {reason}");
-                self.refuse(client.0, &client.1, codes::INTERNAL_ERROR, message, None);
+                self.cx.refuse(client.0, &client.1, codes::INTERNAL_ERROR, message, None);
             }
         }
         if is_new {
-            self.discard_session(id);
+            lifecycle::discard_session(self, id);
         }
     }
 
     /// Closes the connection of a client that would miss something otherwise.
     pub(crate) fn close_connection(&mut self, connection: ConnectionId, reason: String) {
-        if self.connections.contains_key(&connection) {
-            self.output.push_back(Output::Close { connection, code: 1011, reason });
+        if self.cx.clients.connections.contains_key(&connection) {
+            self.cx.outbox.push(Output::Close { connection, code: 1011, reason });
             self.disconnected(connection);
         }
     }
 
     /// Sets the reason why logs cannot be written; `None` if they can. Requests that write are refused meanwhile.
     pub(crate) fn set_log_problem(&mut self, problem: Option<String>) {
-        if self.log_problem == problem {
+        if self.cx.log_problem == problem {
             return;
         }
         match &problem {
-            Some(problem) => self.report(problem.clone()),
-            None => self.report("the log can be written again"),
+            Some(problem) => self.cx.outbox.report(problem.clone()),
+            None => self.cx.outbox.report("the log can be written again"),
         }
-        self.log_problem = problem;
-        if self.log_problem.is_some() {
+        self.cx.log_problem = problem;
+        if self.cx.log_problem.is_some() {
             return;
         }
         // The state of dormant sessions may be ahead of what was written, so their logs are read again.
@@ -655,7 +537,9 @@ impl Core {
             read_anew.push(Arc::clone(session.id()));
         }
         for id in read_anew {
-            self.load(&id);
+            if let Some((session, cx)) = self.session(&id) {
+                session.load(cx);
+            }
         }
     }
 
@@ -678,7 +562,9 @@ impl Core {
             let is_unread = |session: &Session| session.state.is_none() && !session.is_loading;
             if self.sessions.get(&id).is_some_and(is_unread) {
                 self.recovering.insert(Arc::clone(&id));
-                self.load(&id);
+                if let Some((session, cx)) = self.session(&id) {
+                    session.load(cx);
+                }
             }
         }
     }
@@ -689,73 +575,384 @@ impl Core {
         Some((&session.info, session.agent_session()?))
     }
 
+    /// Sets the other hubs that are alive.
+    pub(crate) fn set_hubs(&mut self, hubs: Vec<(Arc<str>, HubInfo)>) {
+        self.cx.cluster.set_hubs(hubs);
+    }
+
+    /// Returns a session, and everything beside the sessions.
+    fn session(&mut self, id: &str) -> Option<(&mut Session, &mut Context)> {
+        Some((self.sessions.get_mut(id)?, &mut self.cx))
+    }
+
+    /// Appends a record to the log of a session. Returns its sequence number, if this hub owns the session.
+    fn append(&mut self, id: &str, channel: Channel, text: impl Into<Arc<str>>) -> Option<u64> {
+        let (session, cx) = self.session(id)?;
+        session.append(cx, channel, text)
+    }
+
     /// Appends a record of the hub itself.
-    fn append_hub_record(&mut self, id: &SessionId, record: &HubRecord<'_>) {
-        let _ = self.append(id, Channel::Hub, record.to_json());
+    fn append_hub_record(&mut self, id: &str, record: &HubRecord<'_>) {
+        if let Some((session, cx)) = self.session(id) {
+            session.append_hub_record(cx, record);
+        }
     }
 
-    /// Returns a client as the author of a record; an empty author if it has disconnected.
-    fn author(&self, connection: ConnectionId) -> Author<'static> {
-        self.connections.get(&connection).map_or_else(Author::new, Connection::author)
+    /// Sends the next queued prompt of a session to its agent, if the session is idle.
+    fn run_next_prompt(&mut self, id: &str) {
+        if let Some((session, cx)) = self.session(id) {
+            Lifecycle::of(session, cx).run_next_prompt();
+        }
     }
 
-    /// Sends a line without a cursor, on the stream of a session or of the connection.
-    fn send(&mut self, connection: ConnectionId, text: impl Into<SharedText>, stream: Option<&SessionId>) {
-        let line = ToClient::plain(text.into(), stream.cloned());
-        self.output.push_back(Output::Send { connection, line });
+    /// Delivers a part of the log that was read for a client. `to` is the offset after it.
+    pub(crate) fn read(
+        &mut self,
+        connection: ConnectionId,
+        id: &SessionId,
+        from: u64,
+        part: &[LogRecord],
+        to: u64,
+    ) {
+        if let Some((session, cx)) = self.session(id) {
+            Delivery::of(session, cx).read(connection, from, part, to);
+        }
+    }
+
+    /// Delivers the next portion of a replay.
+    pub(crate) fn replayed(
+        &mut self,
+        connection: ConnectionId,
+        id: &SessionId,
+        replay: Box<replay::Replay>,
+        portion: Vec<replay::ReplayLine>,
+    ) {
+        let Some((session, cx)) = self.session(id) else { return };
+        if let Err(reason) = Delivery::of(session, cx).replayed(connection, replay, portion) {
+            self.read_failed(connection, id, reason);
+        }
+    }
+
+    /// Handles an ack of a client: `acked` bytes of the session have left the send window in total.
+    pub(crate) fn acknowledge(&mut self, connection: ConnectionId, id: &SessionId, acked: u64) {
+        if let Some((session, cx)) = self.session(id) {
+            Delivery::of(session, cx).acknowledge(connection, acked);
+        }
     }
 
     /// Responds to a request of a client. With `after`, the response follows that record of the session's log.
-    fn reply(
+    fn reply_after(
         &mut self,
         connection: ConnectionId,
-        id: &RequestId<'static>,
+        request: &RequestId<'static>,
         outcome: Outcome,
         after: Option<(&SessionId, u64)>,
     ) {
-        let Some(client) = self.connections.get_mut(&connection) else { return };
-        let Some(asked) = client.pending.close(Side::Client, id) else { return };
-        if client.forwarded_key.is_some() {
-            return self.answer_received(connection, asked, outcome);
+        match after.and_then(|(id, after)| Some((self.sessions.get_mut(id)?, after))) {
+            Some((session, after)) => {
+                Delivery::of(session, &mut self.cx).reply_after(connection, request, outcome, Some(after));
+            }
+            None => self.cx.reply(connection, request, outcome),
         }
-        let line = ToClient::plain(lines::answer(id, &outcome).into(), asked.stream.clone());
-        if let Some(operation) = asked.operation {
-            self.answers.keep(&client.identity.key(), operation, outcome);
-        }
-        if let Some((session, sequence)) = after
-            && let Some(subscription) = client.subscriptions.get_mut(session)
-            && subscription.offset <= sequence
+    }
+
+    /// Handles a line of an agent, in version 2.
+    pub(crate) fn agent_line(&mut self, process: AgentId, line: &str) {
+        agent_lines::agent_line(self, process, line);
+    }
+
+    /// Records a line as it was on the wire, on the agent's side of a translation.
+    pub(crate) fn wire_line(&mut self, process: AgentId, about: &LineSession, from: Side, text: &str) {
+        agent_lines::wire_line(self, process, about, from, text);
+    }
+
+    /// Records a loss of the translation to or from an agent.
+    pub(crate) fn agent_loss(&mut self, process: AgentId, loss: &Loss) {
+        if let Some(session) =
+            loss.session.as_deref().and_then(|session| agent_lines::session_of(self, process, session))
         {
-            subscription.deferred_replies.push_back((sequence, line));
-            self.deliver(connection, session);
+            let _ = self.append(&session, Channel::Diagnostic, loss.to_json());
+        } else {
+            agent_lines::record_beside(self, process, Channel::Diagnostic, &loss.to_json());
+        }
+    }
+
+    /// Records a line that an agent wrote to its standard error.
+    pub(crate) fn agent_stderr(&mut self, process: AgentId, text: &str) {
+        agent_lines::record_beside(self, process, Channel::StandardError, text);
+        if self.cx.options.reports_standard_error {
+            let agent = self.cx.name_of(process);
+            self.cx.outbox.report(format!("agent {agent}: {text}"));
+        }
+    }
+
+    /// Shows a notice about the confinement of a process in its sessions. The first one says how it is confined.
+    pub(crate) fn confinement_notice(&mut self, process: AgentId, notice: ConfinementNotice) {
+        let Some(known) = self.cx.agents.processes.get_mut(&process) else { return };
+        let sessions: Vec<String> = known.sessions.keys().cloned().collect();
+        if known.confinement.is_none() {
+            known.record_handshake_line(Channel::Process, &notice.title);
+            known.confinement = Some(notice);
             return;
         }
-        self.output.push_back(Output::Send { connection, line });
+        for session in sessions {
+            agent_lines::confinement_notice_in(self, process, &session, &notice);
+        }
     }
 
-    /// Responds to a request with an error.
-    fn refuse(
+    /// Handles a line on an agent's standard output that is not a JSON-RPC message. The first lines are reported and
+    /// recorded; afterwards only their number is, at intervals.
+    pub(crate) fn invalid_line(&mut self, process: AgentId, text: &str) {
+        agent_lines::invalid_line(self, process, text);
+    }
+
+    /// Stores the protocol version that an agent has chosen.
+    pub(crate) fn version_negotiated(&mut self, process: AgentId, version: Version) {
+        if let Some(process) = self.cx.agents.processes.get_mut(&process) {
+            process.version = version.number();
+        }
+    }
+
+    /// Handles the exit of a process, or its failure to start. Its sessions become dormant.
+    pub(crate) fn agent_exited(&mut self, id: AgentId, reason: &str, last_lines: &[String]) {
+        agent_process::agent_exited(self, id, reason, last_lines);
+    }
+
+    /// Ends unused processes and those that do not complete the handshake. Runs all other timeouts.
+    pub(crate) fn tick(&mut self) {
+        agent_process::tick(self);
+    }
+
+    /// Shuts down: starts no new work and ends all processes.
+    pub(crate) fn end(&mut self, reason: &str) {
+        agent_process::shut_down(self, reason);
+    }
+
+    /// Closes the connection of a client for which the log cannot be read: a gap must not go unnoticed.
+    pub(crate) fn read_failed(&mut self, connection: ConnectionId, id: &SessionId, reason: &str) {
+        let client = self.cx.clients.connections.get(&connection);
+        // A session that was deleted meanwhile has no log.
+        if client.is_some_and(|client| client.subscriptions.contains_key(id)) {
+            self.cx.outbox.report(format!("cannot read the log of session {id}: {reason}"));
+            self.close_connection(connection, format!("cannot read the log of session {id}"));
+        }
+    }
+
+    /// Resumes a session after the cursor of a client whose connection was interrupted.
+    pub(crate) fn resume_at(
         &mut self,
         connection: ConnectionId,
-        id: &RequestId<'static>,
-        code: i32,
-        message: impl Into<String>,
-        data: Option<serde_json::Value>,
-    ) {
-        let error = Outcome::error(code, message, data);
-        match code {
-            // The response to a cancelled request is final, so it is cached for duplicates.
-            codes::REQUEST_CANCELLED => self.reply(connection, id, error, None),
-            _ => self.decline(connection, id, error),
+        id: &str,
+        cursor: &str,
+    ) -> Result<(), ResumeError> {
+        let Some(client) = self.cx.clients.connections.get(&connection) else {
+            return Err(ResumeError::UnknownSession);
+        };
+        let session = self.sessions.get(id).filter(|session| session.is_visible_to(&client.identity));
+        let session = session.ok_or(ResumeError::UnknownSession)?;
+        let held = lines::parse_cursor(id, cursor).filter(|held| held.end <= session.next);
+        let held = held.ok_or(ResumeError::UnknownCursor)?;
+        let id = Arc::clone(session.id());
+        if session.state.is_none() {
+            // Attaching needs no state, but delivery does.
+            if let Some((session, cx)) = self.session(&id) {
+                session.load(cx);
+            }
+        }
+        // Pending questions are asked again under the same ids.
+        let pending =
+            self.session(&id).and_then(|(session, cx)| Delivery::of(session, cx).take_answer(connection));
+        if let Some((session, cx)) = self.session(&id) {
+            Delivery::of(session, cx).attach(connection, Start::After(held), pending);
+        }
+        Ok(())
+    }
+
+    /// Handles the reply of another hub; `None` if it did not reply in time.
+    pub(crate) fn forward_answered(&mut self, ticket: u64, reply: Option<&str>) {
+        forwarding::forward_answered(self, ticket, reply);
+    }
+
+    /// Handles a request that another hub has forwarded, with its idempotency key.
+    pub(crate) fn receive_forwarded(&mut self, key: &str, message: &str) {
+        forwarding::receive_forwarded(self, key, message);
+    }
+
+    /// Continues after the log of a session was created, or could not be.
+    pub(crate) fn created(&mut self, ticket: u64, known: Result<SessionInfo, String>) {
+        lifecycle::created(self, ticket, known);
+    }
+
+    /// Removes dormant sessions whose logs no longer exist, because another process has deleted them.
+    pub(crate) fn keep_sessions(&mut self, has_log: impl Fn(&str) -> bool) {
+        let is_gone = |session: &&Session| {
+            session.process.is_none() && !session.is_resuming && session.next > 0 && !has_log(session.id())
+        };
+        let acked: Vec<SessionId> =
+            self.sessions.values().filter(is_gone).map(|session| Arc::clone(session.id())).collect();
+        for id in acked {
+            lifecycle::drop_session(self, &id);
         }
     }
 
-    /// Refuses a request for which nothing was done. The refusal is not cached, so a retry is evaluated again.
-    fn decline(&mut self, connection: ConnectionId, id: &RequestId<'static>, error: Outcome) {
-        let client = self.connections.get_mut(&connection);
-        if let Some(asked) = client.and_then(|client| client.pending.get_mut(Side::Client, id)) {
-            asked.operation = None;
+    /// Records a loss of the translation for a client. A dormant session is not written to: the losses of its history
+    /// were recorded when they happened, or are counted with the next work.
+    pub(crate) fn client_loss(&mut self, connection: ConnectionId, loss: &Loss) {
+        match &loss.session {
+            Some(session) => losses::record_loss(self, connection, session, &loss.to_json()),
+            None => self.cx.outbox.report(format!("loss in the translation for a client: {loss}")),
         }
-        self.reply(connection, id, error, None);
+    }
+
+    /// Takes the result of a lookup; `None` if the message was not found.
+    pub(crate) fn message_found(&mut self, connection: ConnectionId, offset: Result<Option<u64>, String>) {
+        message_lookup::message_found(self, connection, offset);
+    }
+
+    /// Returns whether this hub owns a session.
+    fn is_owner(&self, id: &SessionId) -> bool {
+        self.sessions.get(id).is_none_or(|session| session.is_owned)
+    }
+
+    /// Takes the result of acquiring a session.
+    pub(crate) fn ownership_known(&mut self, id: &SessionId, owned: Result<Ownership, String>) {
+        ownership::ownership_known(self, id, owned);
+    }
+
+    /// Applies records of another hub, which owns the session.
+    pub(crate) fn follow_records(&mut self, id: &str, hub: &Arc<str>, records: &[(u64, Channel, Arc<str>)]) {
+        if let Some((session, cx)) = self.session(id) {
+            session.follow(cx, hub, records);
+        }
+    }
+
+    /// Queues the prompts again that an exited process has not received, named by the agent's session ids. Must be
+    /// called before [`Core::agent_exited`], which fails all other prompts.
+    pub(crate) fn undelivered(&mut self, process: AgentId, agent_sessions: &[String]) {
+        redelivery::undelivered(self, process, agent_sessions);
+    }
+
+    /// Registers a client connection. With `dedups_by_id` (HTTP), the request id is the idempotency key of a prompt.
+    pub(crate) fn connected(
+        &mut self,
+        connection: ConnectionId,
+        identity: Identity,
+        agent: usize,
+        is_named: bool,
+        dedups_by_id: bool,
+    ) {
+        self.cx
+            .clients
+            .connections
+            .insert(connection, Connection::new(identity, agent, is_named, dedups_by_id));
+    }
+
+    /// Notes that the lines of a client are translated by the hub.
+    pub(crate) fn translated(&mut self, connection: ConnectionId) {
+        client_mut(self, connection, |client| client.is_translated = true);
+    }
+
+    /// Removes a client that has disconnected. Its sessions and their work continue.
+    pub(crate) fn disconnected(&mut self, connection: ConnectionId) {
+        let Some(client) = self.cx.clients.connections.get(&connection) else { return };
+        let (name, version) = client.client.clone();
+        let attached: Vec<SessionId> = client.subscriptions.keys().cloned().collect();
+        for session in attached {
+            if let Some((session, cx)) = self.session(&session) {
+                Delivery::of(session, cx).detach(connection);
+            }
+            let client = json!({"clientId": connection.to_string(), "name": name, "version": version});
+            let [date, time] = Moment(self.cx.outbox.time).date_and_time();
+            let left = json!({
+                "sessionUpdate": "client_disconnected", "client": client, "timestamp": format!("{date}T{time}Z"),
+            });
+            if let Some((session, cx)) = self.session(&session) {
+                session.notice(cx, &left, None);
+            }
+        }
+        self.cx.direct_questions().cancel_direct_of_client(connection);
+        self.cx.clients.connections.remove(&connection);
+    }
+
+    /// Applies a change of a client's token; `None` if it was revoked.
+    pub(crate) fn access_changed(&mut self, connection: ConnectionId, identity: Option<Identity>) {
+        let Some(client) = self.cx.clients.connections.get_mut(&connection) else { return };
+        let Some(identity) = identity else {
+            let reason = "the token was revoked".to_owned();
+            self.cx.outbox.push(Output::Close { connection, code: 4401, reason });
+            self.disconnected(connection);
+            return;
+        };
+        client.identity = identity;
+        let identity = client.identity.clone();
+        let attached: Vec<SessionId> = client.subscriptions.keys().cloned().collect();
+        for id in attached {
+            if let Some((session, cx)) = self.session(&id)
+                && !session.is_visible_to(&identity)
+            {
+                Delivery::of(session, cx).detach(connection);
+            }
+        }
+    }
+
+    /// Sets the tokens that sessions are shared with.
+    pub(crate) fn set_shares(&mut self, mut shares: HashMap<String, Vec<Starter>>) {
+        for (id, session) in &mut self.sessions {
+            session.shared = shares.remove(&**id).unwrap_or_default().into_iter().collect();
+        }
+    }
+
+    /// Pauses a connection that has moved to a new socket, until the client sends its cursors.
+    pub(crate) fn reconnected(&mut self, connection: ConnectionId) {
+        if let Some(client) = self.cx.clients.connections.get_mut(&connection) {
+            client.is_paused = true;
+        }
+    }
+
+    /// Handles a message of a client, in version 2.
+    pub(crate) fn client_line(&mut self, connection: ConnectionId, line: &Arc<str>) {
+        requests::client_line(self, connection, line);
+    }
+
+    /// Takes the state of a session that was loaded, with the length of its log.
+    pub(crate) fn loaded(&mut self, id: &str, state: Result<(SessionState, u64), String>) {
+        let Some((id, _)) = self.sessions.get_key_value(id) else {
+            let done: SessionId = id.into();
+            return self.recover_next(Some(&done));
+        };
+        let id = Arc::clone(id);
+        requests::was_loaded(self, &id, state);
+        self.recover_next(Some(&id));
+    }
+
+    /// Enables [`Output::Event`].
+    pub(crate) fn enable_events(&mut self) {
+        self.cx.has_events = true;
+    }
+
+    /// Evaluates the policy again for all pending questions, after the rules have changed. Returns the questions that
+    /// are answered now.
+    pub(crate) fn reevaluate_policy(&mut self) -> Vec<(SessionId, RequestId<'static>)> {
+        let mut answered = Vec::new();
+        for (id, session) in &mut self.sessions {
+            let ids = Questions::of(session, &mut self.cx).reevaluate();
+            answered.extend(ids.into_iter().map(|question| (Arc::clone(id), question)));
+        }
+        answered
+    }
+
+    /// Answers a question with an option that holds once, if the question is still as it was shown. `by` is recorded as
+    /// the client.
+    pub(crate) fn answer_shown(
+        &mut self,
+        id: &str,
+        shown: &PendingQuestionEvent,
+        option: &str,
+        by: &str,
+    ) -> AnswerResult {
+        match self.session(id) {
+            Some((session, cx)) => SessionEvents::of(session, cx).answer_shown(shown, option, by),
+            None => AnswerResult::NotPending,
+        }
     }
 }

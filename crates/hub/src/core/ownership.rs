@@ -9,18 +9,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::Value;
-use switchboard_acp::WireFormat;
-use switchboard_acp::rpc::{Message, codes};
-use switchboard_session::prompt_title_in;
-use switchboard_store::Channel;
+use switchboard_acp::rpc::codes;
 
-use super::agent_process::PendingAgentRequest;
+use super::agent_process::{self, PendingAgentRequest};
 use super::connection::ReplyCache;
-use super::forwarding::{ForwardedRequest, ReceivedRequest};
+use super::delivery::Delivery;
+use super::forwarding::{self, ForwardedRequest, ReceivedRequest};
+use super::lifecycle::Lifecycle;
 use super::lines::Outcome;
 use super::notices::ClientAction;
+use super::questions::Questions;
 use super::session::Session;
-use super::{AgentId, ConnectionId, Core, Output, SessionId, SessionState};
+use super::{AgentId, ConnectionId, Core, Output, SessionId, SessionState, requests};
 
 /// Recorded in a session whose owner, with the agent, has disappeared.
 const OWNER_GONE: &str = "the turn was interrupted: the hub that ran the agent has disappeared";
@@ -31,6 +31,10 @@ const SILENCE: u64 = 10_000;
 
 /// Time in milliseconds without the servers of the log after which forwarded requests fail.
 const FORWARD_TIMEOUT: u64 = 60_000;
+
+/// Maximum number of remembered actions of clients in sessions of other hubs. They distinguish a client's own notices
+/// from those of others.
+const RECENT_ACTIONS: usize = 1024;
 
 /// Description of a hub for the other hubs of its cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -69,275 +73,248 @@ pub(super) struct Cluster {
     problem_since: Option<u64>,
 }
 
-#[cfg(test)]
 impl Cluster {
+    /// Notes the length of a session's log, which has changed; `None` if the session was removed.
+    pub(super) fn note_length(&mut self, id: &SessionId, length: Option<u64>) {
+        for received in self.received.values_mut().filter(|received| received.session == *id) {
+            received.last = length.map(|length| length.saturating_sub(1));
+        }
+    }
+
     /// Returns whether no request is waiting, in either direction.
+    #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.forwarded.is_empty() && self.received.is_empty()
     }
-}
-
-impl Core {
-    /// Returns whether this hub owns a session.
-    pub(super) fn is_owner(&self, id: &SessionId) -> bool {
-        self.sessions.get(id).is_none_or(|session| session.is_owned)
-    }
 
     /// Sets the other hubs that are alive.
-    pub(crate) fn set_hubs(&mut self, hubs: Vec<(Arc<str>, HubInfo)>) {
-        self.cluster.hubs = hubs.into_iter().collect();
-    }
-
-    /// Tries to make this hub the owner of a session.
-    pub(super) fn acquire(&mut self, id: &SessionId) {
-        let now = self.now;
-        let Some(session) = self.sessions.get_mut(id) else { return };
-        // Also updated while an attempt is running, so that `check_cluster` waits before it tries again.
-        session.acquire_started_at = now;
-        if !std::mem::replace(&mut session.is_acquiring, true) {
-            self.output.push_back(Output::Acquire { session: Arc::clone(id) });
-        }
-    }
-
-    /// Takes the result of acquiring a session.
-    pub(crate) fn ownership_known(&mut self, id: &SessionId, owned: Result<Ownership, String>) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
-        session.is_acquiring = false;
-        // Taken before the match: messages that are dispatched below may wait again.
-        let waiting = std::mem::take(&mut session.waiting);
-        match owned {
-            Ok(Ownership::HeldBy(hub)) => {
-                // The log knows the owner earlier than the periodic list of hubs does.
-                self.cluster.hubs.entry(Arc::clone(&hub)).or_default();
-                session.hub = Some(hub);
-            }
-            Ok(Ownership::Acquired(state, length)) => {
-                session.is_owned = true;
-                session.hub = None;
-                // Order matters: first the state of the log, then the record that the turn of the previous owner was
-                // interrupted, then delivery of both, and only then requests that were forwarded to the previous owner.
-                self.replace_state(id, *state, length);
-                self.interrupt(id, OWNER_GONE, None);
-                self.deliver_all(id);
-                let forwarded =
-                    self.cluster.forwarded.iter().filter(|(_, forwarded)| forwarded.session == *id);
-                for ticket in forwarded.map(|(ticket, _)| *ticket).collect::<Vec<_>>() {
-                    self.retry_forwarded(ticket, false);
-                }
-            }
-            Err(reason) => {
-                for (connection, line) in waiting {
-                    let message = format!("cannot write the log of session {id}: {reason}");
-                    let error = Outcome::error(codes::INTERNAL_ERROR, message, None);
-                    self.refuse_waiting(connection, &line, &error);
-                }
-                return;
-            }
-        }
-        for (connection, line) in waiting {
-            self.dispatch(connection, &line);
-        }
-    }
-
-    /// Replaces the state of a session by that of its log.
-    fn replace_state(&mut self, id: &SessionId, state: SessionState, length: u64) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
-        let is_closed = |offset: &u64| !state.questions.contains_key(offset);
-        let before = session.state.as_ref().map(|state| state.questions.keys().copied());
-        let closed: Vec<u64> = before.into_iter().flatten().filter(is_closed).collect();
-        session.state = Some(state);
-        session.reset_tail(length);
-        for offset in closed {
-            self.cancel_asked(id, offset, None);
-        }
-    }
-
-    /// Applies records of another hub, which owns the session.
-    pub(crate) fn follow_records(&mut self, id: &str, hub: &Arc<str>, records: &[(u64, Channel, Arc<str>)]) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
-        if session.is_owned {
-            return;
-        }
-        let id = Arc::clone(session.id());
-        session.hub = Some(Arc::clone(hub)).filter(|hub| self.options.name.as_ref() != Some(hub));
-        session.last_heard_at = self.now;
-        let end = records.last().map_or(0, |(sequence, ..)| sequence + 1);
-        session.followed_length = session.followed_length.max(end);
-        for (sequence, channel, text) in records {
-            let Some(session) = self.sessions.get_mut(&id) else { return };
-            // A record that was already applied, for example read from the store meanwhile.
-            if *sequence < session.next {
-                continue;
-            }
-            let is_next = *sequence == session.next;
-            if session.state.is_none() || !is_next {
-                // The log is read on demand; the tail ends here.
-                self.summary_version += u64::from(session.next == 0);
-                session.reset_tail(sequence + 1);
-                session.info.changed = self.time;
-                let is_nameless = session.info.title.is_none();
-                if is_nameless && let Some((_, title)) = title_in(*channel, text) {
-                    session.info.title = Some(title);
-                    self.summary_version += 1;
-                }
-                // The prompt that gives the title may be among the missed records.
-                if session.state.take().is_some() || (is_nameless && !is_next) {
-                    self.load(&id);
-                }
-            } else {
-                let notice = self.notice_of_record(&id, *channel, text);
-                self.apply_record(&id, *channel, Arc::clone(text), None);
-                if let Some((update, except)) = notice {
-                    self.notice(&id, &update, except);
-                }
-            }
-        }
-    }
-
-    /// Handles the loss of ownership: another hub writes the session now.
-    pub(super) fn ownership_lost(&mut self, id: &SessionId) {
-        if self.options.name.is_none() {
-            return;
-        }
-        // Cached replies may refer to records that were not written.
-        self.cluster.replies = ReplyCache::default();
-        self.release_parked(id);
-        let Some(session) = self.sessions.get_mut(id) else { return };
-        // From here on nothing can be appended. Everything that needs an append is refused below instead of being
-        // dropped.
-        session.is_owned = false;
-        session.hub = None;
-        let waiting = std::mem::take(&mut session.waiting);
-        let mut unanswered: Vec<_> =
-            session.prompts.drain(..).map(|prompt| (prompt.connection, prompt.id)).collect();
-        for process in self.processes.values_mut() {
-            let is_its = |purpose: &PendingAgentRequest| match purpose {
-                PendingAgentRequest::Prompt { session, .. } => session == id,
-                PendingAgentRequest::Forwarded { session, .. } => session.as_ref() == Some(id),
-                // The next owner resumes the session itself.
-                PendingAgentRequest::Resume { session } | PendingAgentRequest::Recreate { session, .. } => {
-                    session == id
-                }
-                _ => false,
-            };
-            for request in process.pending.drain_if(|_, _, purpose| is_its(purpose)) {
-                if let PendingAgentRequest::Prompt { client, .. }
-                | PendingAgentRequest::Forwarded { client, .. } = request.about
-                {
-                    unanswered.push(client);
-                }
-            }
-        }
-        let error = Outcome::error(
-            codes::INTERNAL_ERROR,
-            "another hub has taken over this session; send the request again",
-            None,
-        );
-        for (connection, line) in waiting {
-            self.refuse_waiting(connection, &line, &error);
-        }
-        for (connection, request) in unanswered {
-            match self.connections.get(&connection).and_then(|client| client.forwarded_key.clone()) {
-                Some(key) => self.reject_not_owner(key, id),
-                None => self.decline(connection, &request, error.clone()),
-            }
-        }
-    }
-
-    /// Ends an agent process without sessions, after another hub has taken over the last one.
-    pub(super) fn end_unused_process(&mut self, id: AgentId, reason: &str) {
-        let is_used = self.sessions.values().any(|session| session.process == Some(id))
-            || self.creating.values().any(|creating| creating.process == id);
-        if self.options.name.is_some() && !is_used {
-            self.output.push_back(Output::EndAgent { process: id });
-            self.agent_exited(id, reason, &[]);
-        }
-    }
-
-    /// Releases sessions without work, sends forwarded requests again, and acquires sessions whose owner has
-    /// disappeared.
-    pub(super) fn check_cluster(&mut self) {
-        if self.options.name.is_none() || self.now < self.cluster.checked_at + CHECK_INTERVAL {
-            return;
-        }
-        self.cluster.checked_at = self.now;
-        let is_well = self.log_problem.is_none() && !self.ending;
-        match self.log_problem.clone() {
-            None => self.cluster.problem_since = None,
-            Some(problem) => {
-                let since = *self.cluster.problem_since.get_or_insert(self.now);
-                if self.now.saturating_sub(since) >= FORWARD_TIMEOUT {
-                    self.fail_forwarded(&problem);
-                }
-            }
-        }
-        // Forwarded requests without a reply are sent again with the same idempotency key, so the owner executes them
-        // once.
-        let due: Vec<u64> = self
-            .cluster
-            .forwarded
-            .iter_mut()
-            .filter_map(|(ticket, forwarded)| std::mem::take(&mut forwarded.is_due).then_some(*ticket))
-            .collect();
-        for ticket in due {
-            let Some(ForwardedRequest { hub, message, is_refused, is_superseded, .. }) =
-                self.cluster.forwarded.get(&ticket)
-            else {
-                continue;
-            };
-            if *is_superseded {
-                self.resend_forwarded(ticket);
-            } else if *is_refused {
-                self.retry_forwarded(ticket, true);
-            } else if self.cluster.hubs.contains_key(hub) || !is_well {
-                let (hub, message) = (Arc::clone(hub), Arc::clone(message));
-                self.output.push_back(Output::Forward { hub, ticket, message });
-            } else {
-                self.retry_forwarded(ticket, false);
-            }
-        }
-        let mut unneeded = Vec::new();
-        let mut orphaned = Vec::new();
-        for session in self.sessions.values() {
-            if session.is_owned && is_unneeded(session) {
-                unneeded.push(Arc::clone(session.id()));
-            }
-            let is_at_work = |state: &SessionState| state.is_busy() || !state.questions.is_empty();
-            let has_hub = session.hub.as_ref().is_some_and(|hub| self.cluster.hubs.contains_key(hub));
-            // A live hub may have lost the session without a client there noticing.
-            let due = match has_hub {
-                true => session.acquire_started_at.max(session.last_heard_at) + SILENCE,
-                false => session.acquire_started_at + CHECK_INTERVAL,
-            };
-            let is_followed = !session.is_owned && session.state.as_ref().is_some_and(is_at_work);
-            if is_followed && is_well && self.now >= due {
-                orphaned.push(Arc::clone(session.id()));
-            }
-        }
-        // Released explicitly, so that another hub can acquire the session at once.
-        for id in unneeded {
-            if let Some(session) = self.sessions.get_mut(&id) {
-                session.is_owned = false;
-            }
-            self.release_parked(&id);
-            self.output.push_back(Output::Release { session: id });
-        }
-        for id in orphaned {
-            self.acquire(&id);
-        }
+    pub(super) fn set_hubs(&mut self, hubs: Vec<(Arc<str>, HubInfo)>) {
+        self.hubs = hubs.into_iter().collect();
     }
 
     /// Returns an error for a session that cannot run here, with the hubs that have its folder.
     pub(super) fn with_hubs(&self, folder: &str, message: String, mut data: Value) -> (String, Value) {
         let has_it = |info: &&HubInfo| info.roots.iter().any(|root| Path::new(folder).starts_with(root));
-        let hubs: Vec<&str> =
-            self.cluster.hubs.values().filter(has_it).map(|info| info.address.as_str()).collect();
+        let hubs: Vec<&str> = self.hubs.values().filter(has_it).map(|info| info.address.as_str()).collect();
         if hubs.is_empty() {
             return (message, data);
         }
         let message = format!("{message}; these hubs have the folder: {}", hubs.join(", "));
         data["hubs"] = hubs.into();
         (message, data)
+    }
+
+    /// Remembers an action of a client in a session of another hub, which must not be notified about its own action.
+    pub(super) fn record_action(&mut self, id: &SessionId, act: ClientAction, connection: ConnectionId) {
+        let recent_actions = &mut self.recent_actions;
+        if recent_actions.len() >= RECENT_ACTIONS {
+            recent_actions.pop_front();
+        }
+        recent_actions.push_back((Arc::clone(id), act, connection));
+    }
+
+    pub(super) fn take_action(&mut self, id: &SessionId, act: &ClientAction) -> Option<ConnectionId> {
+        let recent_actions = &mut self.recent_actions;
+        let offset = recent_actions.iter().position(|(session, known, _)| session == id && known == act)?;
+        recent_actions.remove(offset).map(|(.., connection)| connection)
+    }
+}
+
+/// Takes the result of acquiring a session.
+pub(super) fn ownership_known(core: &mut Core, id: &SessionId, owned: Result<Ownership, String>) {
+    let Some(session) = core.sessions.get_mut(id) else { return };
+    session.is_acquiring = false;
+    // Taken before the match: messages that are dispatched below may wait again.
+    let waiting = std::mem::take(&mut session.waiting);
+    match owned {
+        Ok(Ownership::HeldBy(hub)) => {
+            // The log knows the owner earlier than the periodic list of hubs does.
+            core.cx.cluster.hubs.entry(Arc::clone(&hub)).or_default();
+            session.hub = Some(hub);
+        }
+        Ok(Ownership::Acquired(state, length)) => {
+            session.is_owned = true;
+            session.hub = None;
+            // Order matters: first the state of the log, then the record that the turn of the previous owner was
+            // interrupted, then delivery of both, and only then requests that were forwarded to the previous owner.
+            replace_state(core, id, *state, length);
+            if let Some((session, cx)) = core.session(id) {
+                Lifecycle::of(session, cx).interrupt(OWNER_GONE, None);
+                Delivery::of(session, cx).deliver_all();
+            }
+            let forwarded =
+                core.cx.cluster.forwarded.iter().filter(|(_, forwarded)| forwarded.session == *id);
+            for ticket in forwarded.map(|(ticket, _)| *ticket).collect::<Vec<_>>() {
+                forwarding::retry_forwarded(core, ticket, false);
+            }
+        }
+        Err(reason) => {
+            for (connection, line) in waiting {
+                let message = format!("cannot write the log of session {id}: {reason}");
+                let error = Outcome::error(codes::INTERNAL_ERROR, message, None);
+                core.cx.refuse_waiting(connection, &line, &error);
+            }
+            return;
+        }
+    }
+    for (connection, line) in waiting {
+        requests::dispatch(core, connection, &line);
+    }
+}
+
+/// Replaces the state of a session by that of its log.
+pub(super) fn replace_state(core: &mut Core, id: &SessionId, state: SessionState, length: u64) {
+    let Some(session) = core.sessions.get_mut(id) else { return };
+    let is_closed = |offset: &u64| !state.questions.contains_key(offset);
+    let before = session.state.as_ref().map(|state| state.questions.keys().copied());
+    let closed: Vec<u64> = before.into_iter().flatten().filter(is_closed).collect();
+    session.state = Some(state);
+    session.reset_tail(length);
+    core.cx.cluster.note_length(id, Some(length));
+    for offset in closed {
+        if let Some((session, cx)) = core.session(id) {
+            Questions::of(session, cx).cancel_asked(offset, None);
+        }
+    }
+}
+
+/// Handles the loss of ownership: another hub writes the session now.
+pub(super) fn ownership_lost(core: &mut Core, id: &SessionId) {
+    if core.cx.options.name.is_none() {
+        return;
+    }
+    // Cached replies may refer to records that were not written.
+    core.cx.cluster.replies = ReplyCache::default();
+    if let Some((session, cx)) = core.session(id) {
+        session.release_parked(cx);
+    }
+    let Some(session) = core.sessions.get_mut(id) else { return };
+    // From here on nothing can be appended. Everything that needs an append is refused below instead of being
+    // dropped.
+    session.is_owned = false;
+    session.hub = None;
+    let waiting = std::mem::take(&mut session.waiting);
+    let mut unanswered: Vec<_> =
+        session.prompts.drain(..).map(|prompt| (prompt.connection, prompt.id)).collect();
+    for process in core.cx.agents.processes.values_mut() {
+        let is_its = |purpose: &PendingAgentRequest| match purpose {
+            PendingAgentRequest::Prompt { session, .. } => session == id,
+            PendingAgentRequest::Forwarded { session, .. } => session.as_ref() == Some(id),
+            // The next owner resumes the session itself.
+            PendingAgentRequest::Resume { session } | PendingAgentRequest::Recreate { session, .. } => {
+                session == id
+            }
+            _ => false,
+        };
+        for request in process.pending.drain_if(|_, _, purpose| is_its(purpose)) {
+            if let PendingAgentRequest::Prompt { client, .. }
+            | PendingAgentRequest::Forwarded { client, .. } = request.about
+            {
+                unanswered.push(client);
+            }
+        }
+    }
+    let error = Outcome::error(
+        codes::INTERNAL_ERROR,
+        "another hub has taken over this session; send the request again",
+        None,
+    );
+    for (connection, line) in waiting {
+        core.cx.refuse_waiting(connection, &line, &error);
+    }
+    for (connection, request) in unanswered {
+        match core.cx.clients.connections.get(&connection).and_then(|client| client.forwarded_key.clone()) {
+            Some(key) => core.cx.reject_not_owner(key, id),
+            None => core.cx.decline(connection, &request, error.clone()),
+        }
+    }
+}
+
+/// Ends an agent process without sessions, after another hub has taken over the last one.
+pub(super) fn end_unused_process(core: &mut Core, id: AgentId, reason: &str) {
+    let is_used = core.sessions.values().any(|session| session.process == Some(id))
+        || core.cx.agents.creating.values().any(|creating| creating.process == id);
+    if core.cx.options.name.is_some() && !is_used {
+        core.cx.outbox.push(Output::EndAgent { process: id });
+        agent_process::agent_exited(core, id, reason, &[]);
+    }
+}
+
+/// Releases sessions without work, sends forwarded requests again, and acquires sessions whose owner has
+/// disappeared.
+pub(super) fn check_cluster(core: &mut Core) {
+    if core.cx.options.name.is_none() || core.cx.outbox.now < core.cx.cluster.checked_at + CHECK_INTERVAL {
+        return;
+    }
+    core.cx.cluster.checked_at = core.cx.outbox.now;
+    let is_well = core.cx.log_problem.is_none() && !core.cx.is_ending;
+    match core.cx.log_problem.clone() {
+        None => core.cx.cluster.problem_since = None,
+        Some(problem) => {
+            let since = *core.cx.cluster.problem_since.get_or_insert(core.cx.outbox.now);
+            if core.cx.outbox.now.saturating_sub(since) >= FORWARD_TIMEOUT {
+                forwarding::fail_forwarded(core, &problem);
+            }
+        }
+    }
+    // Forwarded requests without a reply are sent again with the same idempotency key, so the owner executes them
+    // once.
+    let due: Vec<u64> = core
+        .cx
+        .cluster
+        .forwarded
+        .iter_mut()
+        .filter_map(|(ticket, forwarded)| std::mem::take(&mut forwarded.is_due).then_some(*ticket))
+        .collect();
+    for ticket in due {
+        let Some(ForwardedRequest { hub, message, is_refused, is_superseded, .. }) =
+            core.cx.cluster.forwarded.get(&ticket)
+        else {
+            continue;
+        };
+        if *is_superseded {
+            forwarding::resend_forwarded(core, ticket);
+        } else if *is_refused {
+            forwarding::retry_forwarded(core, ticket, true);
+        } else if core.cx.cluster.hubs.contains_key(hub) || !is_well {
+            let (hub, message) = (Arc::clone(hub), Arc::clone(message));
+            core.cx.outbox.push(Output::Forward { hub, ticket, message });
+        } else {
+            forwarding::retry_forwarded(core, ticket, false);
+        }
+    }
+    let mut unneeded = Vec::new();
+    let mut orphaned = Vec::new();
+    for session in core.sessions.values() {
+        if session.is_owned && is_unneeded(session) {
+            unneeded.push(Arc::clone(session.id()));
+        }
+        let is_at_work = |state: &SessionState| state.is_busy() || !state.questions.is_empty();
+        let has_hub = session.hub.as_ref().is_some_and(|hub| core.cx.cluster.hubs.contains_key(hub));
+        // A live hub may have lost the session without a client there noticing.
+        let due = match has_hub {
+            true => session.acquire_started_at.max(session.last_heard_at) + SILENCE,
+            false => session.acquire_started_at + CHECK_INTERVAL,
+        };
+        let is_followed = !session.is_owned && session.state.as_ref().is_some_and(is_at_work);
+        if is_followed && is_well && core.cx.outbox.now >= due {
+            orphaned.push(Arc::clone(session.id()));
+        }
+    }
+    // Released explicitly, so that another hub can acquire the session at once.
+    for id in unneeded {
+        if let Some(session) = core.sessions.get_mut(&id) {
+            session.is_owned = false;
+        }
+        if let Some((session, cx)) = core.session(&id) {
+            session.release_parked(cx);
+        }
+        core.cx.outbox.push(Output::Release { session: id });
+    }
+    for id in orphaned {
+        if let Some((session, cx)) = core.session(&id) {
+            session.acquire(cx);
+        }
     }
 }
 
@@ -346,12 +323,4 @@ fn is_unneeded(session: &Session) -> bool {
         && !session.is_resuming
         && session.prompts.is_empty()
         && session.waiting.is_empty()
-}
-
-/// Returns the title from a record of another hub, if it is a prompt.
-fn title_in(channel: Channel, text: &str) -> Option<(String, String)> {
-    if channel != Channel::ToAgent || !text.contains("\"session/prompt\"") {
-        return None;
-    }
-    prompt_title_in(&Message::decode(text, WireFormat::Any).ok()?)
 }

@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 use switchboard_acp::Raw;
 use switchboard_acp::extensions::{META, V1_FILES, V1_TERMINALS};
 
-use super::connection::Connection;
-use super::{AgentId, ConnectionId, Core, SessionId};
+use super::ConnectionId;
 
 /// Capabilities that a client offers to agents.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -49,59 +48,6 @@ impl Services {
             capabilities[META][V1_TERMINALS.name()] = true.into();
         }
         capabilities
-    }
-}
-
-impl Connection {
-    /// Returns whether a request of an agent process can be forwarded to this client.
-    pub(super) fn serves(&self, id: ConnectionId, method: &str, offered: Services) -> bool {
-        match method {
-            "fs/read_text_file" => self.services.reads_files,
-            "fs/write_text_file" => self.services.writes_files,
-            _ if method.starts_with("terminal/") => offered.commands_of == Some(id),
-            _ => true,
-        }
-    }
-}
-
-impl Core {
-    /// Returns the running or starting process of an agent that was offered these capabilities. Each session of a confined
-    /// agent has a process of its own, for its folders.
-    pub(super) fn process_with(&self, agent: usize, services: Services, roots: &[String]) -> Option<AgentId> {
-        let is_confined = self.is_confined(agent);
-        self.processes.iter().find_map(|(id, process)| {
-            let is_it = process.agent == agent && process.services == services && process.takes_sessions();
-            let is_free = || process.roots == roots && process.is_without_sessions() && !self.is_used(*id);
-            (is_it && (!is_confined || is_free())).then_some(*id)
-        })
-    }
-
-    /// Returns whether an agent is confined.
-    pub(super) fn is_confined(&self, agent: usize) -> bool {
-        self.options.confined.get(agent).copied().unwrap_or_default()
-    }
-
-    /// Returns the capabilities that an agent gets of a client. Files and commands of a client would lead a confined agent
-    /// out.
-    pub(super) fn offered(&self, agent: usize, services: Services) -> Services {
-        if self.is_confined(agent) { Services::default() } else { services }
-    }
-
-    /// Returns the offer of a client.
-    pub(super) fn services_at(&self, connection: ConnectionId) -> Services {
-        self.connections.get(&connection).map(|client| client.services).unwrap_or_default()
-    }
-
-    /// Returns the offer of a session's clients: that of the client that attached last.
-    pub(super) fn services_of(&self, id: &SessionId) -> Services {
-        let attached = self.sessions.get(id).into_iter().flat_map(|session| &session.subscribers);
-        let offers = attached
-            .filter_map(|connection| Some((connection, self.connections.get(connection)?)))
-            .filter(|(_, client)| client.forwarded_key.is_none() && client.services != Services::default());
-        offers
-            .max_by_key(|(connection, _)| **connection)
-            .map(|(_, client)| client.services)
-            .unwrap_or_default()
     }
 }
 

@@ -3,21 +3,31 @@
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 
-use serde_json::json;
-use switchboard_acp::extensions::{AGENT, OWNER, STATE, UNRESPONSIVE};
-use switchboard_acp::rpc::RequestId;
-use switchboard_acp::{Meta, Raw};
-use switchboard_session::prompt_title;
-
-use super::native::Origin;
-use super::notices::AnnouncedPrompt;
-use super::session_events::EventState;
-use super::session_state::{RecordKind, SessionState};
-use super::{
-    AgentId, ConnectionId, Identity, QueuedPrompt, SessionActivity, SessionId, SessionInfo, SessionSummary,
-    ToClient,
+use serde_json::{Value, json};
+use switchboard_acp::extensions::{
+    AGENT, Author, HubRecord, OWNER, PromptRecord, QuestionRecord, STATE, UNRESPONSIVE,
 };
-use switchboard_store::Moment;
+use switchboard_acp::rpc::{Message, RequestId, codes};
+use switchboard_acp::{Meta, Raw, Wire, WireFormat};
+use switchboard_session::{prompt_title, prompt_title_in};
+use switchboard_store::{Channel, Moment};
+use switchboard_transport::SharedText;
+
+use super::client_message::ClientMessage;
+use super::clients::Clients;
+use super::context::Context;
+use super::delivery::{self, Delivery};
+use super::lifecycle::Lifecycle;
+use super::native::Origin;
+use super::notices::{AnnouncedPrompt, ClientAction, received, resolved};
+use super::questions::Questions;
+use super::services::Services;
+use super::session_events::{self, EventState, SessionEvents};
+use super::session_state::{Question, RecordKind, SessionState};
+use super::{
+    AgentId, ConnectionId, Identity, Output, QueuedPrompt, SessionActivity, SessionId, SessionInfo,
+    SessionSummary, ToClient, lines,
+};
 
 /// Maximum number of records in the tail.
 const TAIL_RECORDS: usize = 2048;
@@ -57,7 +67,7 @@ pub(super) struct Session {
     pub(super) tail_start: u64,
     pub(super) subscribers: BTreeSet<ConnectionId>,
     /// Messages that wait until the log is loaded or the agent is ready.
-    pub(super) waiting: VecDeque<(ConnectionId, Arc<str>)>,
+    pub(super) waiting: VecDeque<(ConnectionId, ClientMessage)>,
     pub(super) prompts: VecDeque<Prompt>,
     /// True if this hub owns the session and may write its log.
     pub(super) is_owned: bool,
@@ -278,7 +288,7 @@ impl Session {
     }
 
     /// Returns the entry for `session/list`.
-    pub(super) fn information(&self) -> serde_json::Value {
+    pub(super) fn information(&self) -> Value {
         let SessionInfo { agent, owner, .. } = &self.info;
         let mut meta = vec![
             AGENT.entry(agent.as_str()),
@@ -306,10 +316,326 @@ impl Session {
         let known = ["configOptions", "availableCommands"].iter().zip(&lists);
         let known: Vec<(&str, &str)> =
             known.filter_map(|(key, list)| Some((*key, list.as_deref()?))).collect();
-        super::lines::merged(None, &known)
+        lines::merged(None, &known)
     }
 
     pub(super) fn id(&self) -> &SessionId {
         &self.info.id
     }
+
+    /// Appends a record to the log of a session, and delivers it to the subscribers. Returns its sequence number.
+    pub(super) fn append(
+        &mut self,
+        cx: &mut Context,
+        channel: Channel,
+        text: impl Into<Arc<str>>,
+    ) -> Option<u64> {
+        self.append_decoded(cx, channel, text, None)
+    }
+
+    /// Appends a record whose message is already decoded.
+    pub(super) fn append_decoded(
+        &mut self,
+        cx: &mut Context,
+        channel: Channel,
+        text: impl Into<Arc<str>>,
+        message: Option<&Message<'_>>,
+    ) -> Option<u64> {
+        if !self.is_owned {
+            return None;
+        }
+        self.apply_record(cx, channel, text.into(), message)
+    }
+
+    /// Applies a record that this hub appends, or that another hub has appended.
+    pub(super) fn apply_record(
+        &mut self,
+        cx: &mut Context,
+        channel: Channel,
+        text: Arc<str>,
+        message: Option<&Message<'_>>,
+    ) -> Option<u64> {
+        let id = &SessionId::clone(self.id());
+        let session = &mut *self;
+        let is_owned = session.is_owned;
+        let sequence = session.next;
+        session.next += 1;
+        session.info.changed = cx.outbox.time;
+        let state = session.state.get_or_insert_default();
+        let (was_busy, renamed) = (state.is_busy(), state.renamed);
+        let asked: Vec<u64> = state.questions.keys().copied().collect();
+        let kind = match message {
+            Some(message) if channel == Channel::ToClient => state.apply_agent_message(sequence, message),
+            _ => state.apply(sequence, channel, &text),
+        };
+        let came_to_rest = was_busy && !state.is_busy();
+        let has_new_title = state.renamed != renamed;
+        let is_different =
+            has_new_title || was_busy != state.is_busy() || asked.len() != state.questions.len();
+        // The owner cancels its questions itself.
+        let closed: Vec<u64> = match is_owned {
+            true => Vec::new(),
+            false => asked.into_iter().filter(|offset| !state.questions.contains_key(offset)).collect(),
+        };
+        let line = match message {
+            Some(Message::Notification(notification)) if !session.subscribers.is_empty() => {
+                let cursor = Some(lines::cursor(id, sequence));
+                Some(delivery::client_line(notification, state, id, cursor, None))
+            }
+            _ => None,
+        };
+        if session.info.title.is_none() {
+            // Kept for the time when the state is not loaded.
+            session.info.title = state.title().map(str::to_owned);
+        }
+        let origin = state.origin.clone();
+        // An update of a tool call may change the question about it.
+        let changed_call = match message {
+            Some(message) if !state.questions.is_empty() => session_events::changed_call(message),
+            _ => None,
+        };
+        session.push_tail(sequence, kind, origin, &text, line);
+        cx.outbox.summary_version += u64::from(is_different || sequence == 0);
+        if is_owned {
+            cx.cluster.note_length(id, Some(sequence + 1));
+            cx.outbox.push(Output::Append { session: Arc::clone(id), sequence, channel, text });
+        }
+        for offset in closed {
+            Questions::of(self, cx).cancel_asked(offset, None);
+        }
+        if has_new_title {
+            cx.outbox.push(Output::Changed { session: Arc::clone(id) });
+        }
+        // Only the owner evaluates the policy, on the state that includes this question.
+        let decision = match kind {
+            RecordKind::Question if is_owned => Questions::of(self, cx).evaluate(sequence),
+            _ => None,
+        };
+        match (kind, decision) {
+            (RecordKind::Question, Some(decision)) => {
+                Questions::of(self, cx).apply_decision(sequence, &decision);
+            }
+            (RecordKind::Update | RecordKind::Native | RecordKind::Question, _) => {
+                Delivery::of(self, cx).deliver_all();
+            }
+            (RecordKind::Cancelled(offset), _) => Questions::of(self, cx).cancel_asked(offset, None),
+            (RecordKind::Internal, _) => {}
+        }
+        let new = (kind == RecordKind::Question).then_some(sequence);
+        SessionEvents::of(self, cx).emit_questions(new, changed_call.as_deref());
+        if came_to_rest {
+            SessionEvents::of(self, cx).emit_turn_end();
+            self.turn_ended(cx);
+        }
+        Some(sequence)
+    }
+
+    /// Appends a record of the hub itself.
+    pub(super) fn append_hub_record(&mut self, cx: &mut Context, record: &HubRecord<'_>) {
+        let _ = self.append(cx, Channel::Hub, record.to_json());
+    }
+
+    /// Sends a notice to the clients of a session that understand notices.
+    pub(super) fn notice(&mut self, cx: &mut Context, update: &Value, except: Option<ConnectionId>) {
+        let id = &SessionId::clone(self.id());
+        let text: SharedText = lines::update(id, &update.to_string()).into();
+        for connection in self.notice_subscribers(cx) {
+            if Some(connection) != except {
+                cx.outbox.send(connection, text.clone(), Some(id));
+            }
+        }
+    }
+
+    fn notice_subscribers(&self, cx: &Context) -> Vec<ConnectionId> {
+        let id = &SessionId::clone(self.id());
+        let attached = self.subscribers.iter().copied();
+        let knows = |connection: &ConnectionId| {
+            let subscription =
+                cx.clients.connections.get(connection).and_then(|client| client.subscriptions.get(id));
+            subscription.is_some_and(|subscription| subscription.wants_notices)
+        };
+        attached.filter(knows).collect()
+    }
+
+    /// Returns the notice for a record of another hub. Must be called before the record is applied.
+    pub(super) fn notice_of_record(
+        &mut self,
+        cx: &mut Context,
+        channel: Channel,
+        text: &str,
+    ) -> Option<(Value, Option<ConnectionId>)> {
+        let id = &SessionId::clone(self.id());
+        let announced = self.announced.take();
+        if self.notice_subscribers(cx).is_empty() {
+            return None;
+        }
+        match channel {
+            Channel::Hub => match HubRecord::parse(text)?.into_owned() {
+                HubRecord::Prompt(PromptRecord { by, operation, .. }) => {
+                    let by = by.unwrap_or_else(Author::new);
+                    let announced = AnnouncedPrompt { by, operation: operation.map(Into::into) };
+                    self.announced = Some(announced);
+                    None
+                }
+                HubRecord::Answered(QuestionRecord { question: Some(offset), outcome, by, .. }) => {
+                    let outcome = outcome.map(|outcome| outcome.to_value()).unwrap_or_default();
+                    let by = by.unwrap_or_else(Author::new);
+                    let update = resolved(self.question(offset)?, &outcome, &by, None);
+                    Some((update, cx.cluster.take_action(id, &ClientAction::Answer(offset))))
+                }
+                _ => None,
+            },
+            Channel::ToAgent => {
+                let AnnouncedPrompt { by, operation } = announced?;
+                let Ok(Message::Request(request)) = Message::decode(text, WireFormat::Any) else {
+                    return None;
+                };
+                let prompt = request.params.as_ref().and_then(|params| params.get("prompt"));
+                let update = received(prompt.as_ref(), &by, None);
+                let from = operation.and_then(|name| cx.cluster.take_action(id, &ClientAction::Prompt(name)));
+                Some((update, from))
+            }
+            _ => None,
+        }
+    }
+
+    /// Starts loading the log of a session.
+    pub(super) fn load(&mut self, cx: &mut Context) {
+        let id = &SessionId::clone(self.id());
+        let session = &mut *self;
+        if !std::mem::replace(&mut session.is_loading, true) {
+            cx.outbox.push(Output::Load { session: Arc::clone(id) });
+        }
+    }
+
+    /// Tries to make this hub the owner of a session.
+    pub(super) fn acquire(&mut self, cx: &mut Context) {
+        let id = &SessionId::clone(self.id());
+        let now = cx.outbox.now;
+        let session = &mut *self;
+        // Also updated while an attempt is running, so that `check_cluster` waits before it tries again.
+        session.acquire_started_at = now;
+        if !std::mem::replace(&mut session.is_acquiring, true) {
+            cx.outbox.push(Output::Acquire { session: Arc::clone(id) });
+        }
+    }
+
+    /// Removes the prompts that have not been sent to the agent from the queue.
+    pub(super) fn cancel_prompts(&mut self, cx: &mut Context) {
+        let known = &mut *self;
+        for prompt in std::mem::take(&mut known.prompts) {
+            cx.outbox.summary_version += 1;
+            let message = "the turn was cancelled";
+            cx.refuse(prompt.connection, &prompt.id, codes::REQUEST_CANCELLED, message, None);
+        }
+    }
+
+    /// Handles the end of a turn.
+    pub(super) fn turn_ended(&mut self, cx: &mut Context) {
+        let state = self.state.as_ref();
+        let reason = state.and_then(|state| state.stop_reason());
+        let notice = json!({"sessionUpdate": "turn_complete", "stopReason": reason});
+        self.notice(cx, &notice, None);
+        self.cancelled_at = None;
+        Lifecycle::of(self, cx).run_next_prompt();
+    }
+
+    /// Detaches a session from a process.
+    pub(super) fn release_process(&mut self, cx: &mut Context, process: AgentId) {
+        let id = &SessionId::clone(self.id());
+        if let Some(process) = cx.agents.processes.get_mut(&process) {
+            process.sessions.retain(|_, known| known != id);
+            process.users.remove(id);
+        }
+        // The next process starts with other tool calls.
+        if let Some(state) = &mut self.state {
+            state.clear_calls();
+        }
+    }
+
+    /// Releases the process of a dormant session. Another hub may become the owner, and the state of this process would
+    /// be out of date.
+    pub(super) fn release_parked(&mut self, cx: &mut Context) {
+        if let Some(process) = self.parked.take() {
+            self.release_process(cx, process);
+        }
+    }
+
+    /// Returns a pending question by its offset.
+    pub(super) fn question(&self, offset: u64) -> Option<&Question> {
+        self.state.as_ref()?.questions.get(&offset)
+    }
+
+    /// Returns the capabilities that the clients of the session offer: those of the client that attached last.
+    pub(super) fn services(&self, clients: &Clients) -> Services {
+        let offers = self
+            .subscribers
+            .iter()
+            .filter_map(|connection| Some((connection, clients.connections.get(connection)?)))
+            .filter(|(_, client)| client.forwarded_key.is_none() && client.services != Services::default());
+        offers
+            .max_by_key(|(connection, _)| **connection)
+            .map(|(_, client)| client.services)
+            .unwrap_or_default()
+    }
+
+    /// Applies records of another hub, which owns the session.
+    pub(super) fn follow(&mut self, cx: &mut Context, hub: &Arc<str>, records: &[(u64, Channel, Arc<str>)]) {
+        if self.is_owned {
+            return;
+        }
+        self.hub = Some(Arc::clone(hub)).filter(|hub| cx.options.name.as_ref() != Some(hub));
+        self.last_heard_at = cx.outbox.now;
+        let end = records.last().map_or(0, |(sequence, ..)| sequence + 1);
+        self.followed_length = self.followed_length.max(end);
+        for (sequence, channel, text) in records {
+            // A record that was already applied, for example read from the store meanwhile.
+            if *sequence < self.next {
+                continue;
+            }
+            let is_next = *sequence == self.next;
+            if self.state.is_none() || !is_next {
+                // The log is read on demand; the tail ends here.
+                cx.outbox.summary_version += u64::from(self.next == 0);
+                self.reset_tail(sequence + 1);
+                self.info.changed = cx.outbox.time;
+                let is_nameless = self.info.title.is_none();
+                if is_nameless && let Some((_, title)) = title_in(*channel, text) {
+                    self.info.title = Some(title);
+                    cx.outbox.summary_version += 1;
+                }
+                // The prompt that gives the title may be among the missed records.
+                if self.state.take().is_some() || (is_nameless && !is_next) {
+                    self.load(cx);
+                }
+            } else {
+                let notice = self.notice_of_record(cx, *channel, text);
+                self.apply_record(cx, *channel, Arc::clone(text), None);
+                if let Some((update, except)) = notice {
+                    self.notice(cx, &update, except);
+                }
+            }
+        }
+    }
+
+    /// Returns whether the session must not become dormant: clients are attached, or there is work.
+    pub(super) fn is_needed(&self) -> bool {
+        !self.subscribers.is_empty()
+            || self.is_resuming
+            || self.is_busy()
+            || !self.prompts.is_empty()
+            || !self.waiting.is_empty()
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.state.as_ref().is_some_and(SessionState::is_busy)
+    }
+}
+
+/// Returns the title from a record of another hub, if it is a prompt.
+fn title_in(channel: Channel, text: &str) -> Option<(String, String)> {
+    if channel != Channel::ToAgent || !text.contains("\"session/prompt\"") {
+        return None;
+    }
+    prompt_title_in(&Message::decode(text, WireFormat::Any).ok()?)
 }

@@ -10,10 +10,12 @@ use switchboard_acp::rpc::Message;
 use switchboard_acp::{Raw, Wire, WireFormat, v2};
 use switchboard_session::ToolCall;
 
+use super::context::Context;
 use super::lines::Outcome;
-use super::questions::{ELICITATION, PERMISSION};
+use super::questions::{ELICITATION, PERMISSION, Questions};
+use super::session::Session;
 use super::session_state::{Question, SessionState};
-use super::{Core, Output, SessionId};
+use super::{Output, SessionId};
 use crate::session_event::{
     AnswerResult, PendingQuestionEvent, QuestionOption, SessionEvent, SessionEventKind,
 };
@@ -40,39 +42,43 @@ struct Announced {
     call: Option<String>,
 }
 
-impl Core {
-    /// Enables [`Output::Event`].
-    pub(crate) fn enable_events(&mut self) {
-        self.has_events = true;
+/// The events of one session.
+pub(super) struct SessionEvents<'a> {
+    session: &'a mut Session,
+    cx: &'a mut Context,
+}
+
+impl<'a> SessionEvents<'a> {
+    pub(super) fn of(session: &'a mut Session, cx: &'a mut Context) -> Self {
+        SessionEvents { session, cx }
     }
 
     /// Notes that a prompt is sent to the agent.
-    pub(super) fn turn_began(&mut self, id: &SessionId) {
-        let now = self.now;
-        if let Some(session) = self.sessions.get_mut(id) {
-            session.events.turn_started = Some(now);
-        }
+    pub(super) fn turn_began(&mut self) {
+        let now = self.cx.outbox.now;
+        self.session.events.turn_started = Some(now);
     }
 
     /// Emits an event of a session.
-    fn emit(&mut self, id: &SessionId, kind: SessionEventKind) {
-        let Some(session) = self.sessions.get(id).filter(|session| session.is_owned) else { return };
-        if !self.has_events {
+    pub(super) fn emit(&mut self, kind: SessionEventKind) {
+        let id = &SessionId::clone(self.session.id());
+        let session = &*self.session;
+        if !session.is_owned || !self.cx.has_events {
             return;
         }
         let title = session.state.as_ref().and_then(SessionState::agent_title).map(str::to_owned);
         let event = SessionEvent::new(id, &session.info.agent, &session.info.folder, kind);
-        self.output.push_back(Output::Event(Box::new(SessionEvent { title, ..event })));
+        self.cx.outbox.push(Output::Event(Box::new(SessionEvent { title, ..event })));
     }
 
     /// Emits the events of the questions that a record has added, changed or ended. `new` is the offset of a question
     /// that the policy has not answered, and `changed_call` the tool call that an update has changed.
-    pub(super) fn emit_questions(&mut self, id: &SessionId, new: Option<u64>, changed_call: Option<&str>) {
-        if !self.has_events {
+    pub(super) fn emit_questions(&mut self, new: Option<u64>, changed_call: Option<&str>) {
+        if !self.cx.has_events {
             return;
         }
-        let by = self.answered_by.take();
-        let Some(session) = self.sessions.get_mut(id) else { return };
+        let by = self.cx.answered_by.take();
+        let session = &mut *self.session;
         let Some(state) = &session.state else { return };
         if session.events.questions.is_empty() && state.questions.is_empty() {
             return;
@@ -104,15 +110,15 @@ impl Core {
             }
         }
         for kind in kinds {
-            self.emit(id, kind);
+            self.emit(kind);
         }
     }
 
     /// Emits the event of a turn that has ended.
-    pub(super) fn emit_turn_end(&mut self, id: &SessionId) {
-        let (now, is_ending) = (self.now, self.ending);
-        let interruption = self.interruption.clone();
-        let Some(session) = self.sessions.get_mut(id) else { return };
+    pub(super) fn emit_turn_end(&mut self) {
+        let (now, is_ending) = (self.cx.outbox.now, self.cx.is_ending);
+        let interruption = self.cx.interruption.clone();
+        let session = &mut *self.session;
         let started = session.events.turn_started.take();
         let was_cancelled = session.cancelled_at.is_some();
         let Some(state) = &session.state else { return };
@@ -121,7 +127,7 @@ impl Core {
             return;
         }
         if let Some(reason) = interruption {
-            return self.emit(id, SessionEventKind::AgentDied { reason });
+            return self.emit(SessionEventKind::AgentDied { reason });
         }
         // The end of a replay or of a resumption is not the end of a turn.
         let Some(started) = started else { return };
@@ -137,23 +143,28 @@ impl Core {
                 duration: Duration::from_millis(now.saturating_sub(started)),
             },
         };
-        self.emit(id, kind);
+        self.emit(kind);
+    }
+
+    /// Emits the event of an agent that could not be started for a prompt.
+    pub(super) fn emit_start_failure(&mut self, reason: &str) {
+        if !self.cx.is_ending {
+            self.emit(SessionEventKind::AgentDied { reason: reason.to_owned() });
+        }
     }
 
     /// Answers a question with an option that holds once, if the question is still as it was shown. `by` is recorded as
     /// the client.
-    pub(crate) fn answer_shown(
+    pub(super) fn answer_shown(
         &mut self,
-        id: &str,
         shown: &PendingQuestionEvent,
         option: &str,
         by: &str,
     ) -> AnswerResult {
-        let Some(session) = self.sessions.get(id).filter(|session| session.is_owned) else {
+        if !self.session.is_owned {
             return AnswerResult::NotPending;
-        };
-        let id = SessionId::clone(session.id());
-        match session.events.questions.get(&shown.id).map(|known| &known.event) {
+        }
+        match self.session.events.questions.get(&shown.id).map(|known| &known.event) {
             None => return AnswerResult::NotPending,
             Some(now) if now != shown => return AnswerResult::Changed,
             Some(_) => {}
@@ -164,15 +175,9 @@ impl Core {
         }
         let result = json!({"outcome": {"outcome": "selected", "optionId": option}});
         let by = Author::new().client(by.to_owned());
-        self.settle(&id, shown.id, &Outcome::Result(result.to_string()), &by, None);
+        let outcome = Outcome::Result(result.to_string());
+        Questions::of(self.session, self.cx).settle(shown.id, &outcome, &by, None);
         AnswerResult::Answered
-    }
-
-    /// Emits the event of an agent that could not be started for a prompt.
-    pub(super) fn emit_start_failure(&mut self, id: &SessionId, reason: &str) {
-        if !self.ending {
-            self.emit(id, SessionEventKind::AgentDied { reason: reason.to_owned() });
-        }
     }
 }
 

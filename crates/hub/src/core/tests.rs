@@ -2,6 +2,7 @@
 
 mod agent_sessions;
 mod cluster;
+mod determinism;
 mod direct_questions;
 mod dormancy;
 mod forms;
@@ -304,7 +305,7 @@ impl World {
                     self.request(client, "session/close", json!({"sessionId": session}));
                     self.settle();
                     for client in self.clients.keys().copied().collect::<Vec<_>>() {
-                        if !self.core.connections[&client].subscriptions.contains_key(&*session) {
+                        if !self.core.cx.clients.connections[&client].subscriptions.contains_key(&*session) {
                             self.forget(client, &session);
                         }
                     }
@@ -331,7 +332,7 @@ impl World {
 
     /// Makes the client start again at an offset.
     fn begin_at(&mut self, client: ConnectionId, session: &str, offset: u64) {
-        if !self.core.connections[&client].is_initialized {
+        if !self.core.cx.clients.connections[&client].is_initialized {
             return;
         }
         let client = self.clients.get_mut(&client).unwrap();
@@ -345,7 +346,7 @@ impl World {
         client.got.remove(session);
         client.mark.remove(session);
         client.from.remove(session);
-        let known: HashSet<i64> = self.core.connections.values().flat_map(asked_of).collect();
+        let known: HashSet<i64> = self.core.cx.clients.connections.values().flat_map(asked_of).collect();
         client.questions.retain(|id, _| known.contains(id));
     }
 
@@ -354,7 +355,10 @@ impl World {
         let Some(id) = self.client(which) else { return };
         self.core.reconnected(id);
         self.perform();
-        let wanted = |session: &String| match &self.core.connections[&id].subscriptions.get(&**session)?.phase
+        let wanted = |session: &String| match &self.core.cx.clients.connections[&id]
+            .subscriptions
+            .get(&**session)?
+            .phase
         {
             Phase::CatchingUp { start: Start::Beginning, answer: Some(_), .. } => Some(0),
             _ => None,
@@ -396,7 +400,7 @@ impl World {
             self.request(id, "stream/resume", streams);
         }
         // Questions of sessions that it has given up are not pending any more.
-        let known: HashSet<i64> = asked_of(&self.core.connections[&id]).collect();
+        let known: HashSet<i64> = asked_of(&self.core.cx.clients.connections[&id]).collect();
         self.clients.get_mut(&id).unwrap().questions.retain(|id, _| known.contains(id));
     }
 }
@@ -497,7 +501,9 @@ impl World {
                 let count = client.answers.get(id).map_or(0, Vec::len);
                 // Queued prompts have no response yet.
                 let waits = client.prompts.contains(id)
-                    && self.core.connections[connection].pending.contains(Side::Client, &(*id).into());
+                    && self.core.cx.clients.connections[connection]
+                        .pending
+                        .contains(Side::Client, &(*id).into());
                 assert_eq!(
                     count,
                     usize::from(!waits),
@@ -506,13 +512,14 @@ impl World {
                 );
             }
             for (session, from) in &client.from {
-                let attached = self.core.connections[connection].subscriptions.contains_key(&**session);
+                let attached =
+                    self.core.cx.clients.connections[connection].subscriptions.contains_key(&**session);
                 assert!(attached, "{connection} is not attached to {session}");
                 let all = shown(&self.fold_log(session, usize::MAX));
                 let held = shown(&self.held_by(*connection, session));
                 assert_eq!(held, all, "{connection} in {session} from {from}");
                 // The translator of a client has everything that the client has.
-                if self.core.connections[connection].is_translated {
+                if self.core.cx.clients.connections[connection].is_translated {
                     let translated = shown(&self.translated_for(*connection, session));
                     assert_eq!(translated, all, "the translator of {connection} in {session} from {from}");
                 }

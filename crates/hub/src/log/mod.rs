@@ -73,11 +73,13 @@ pub(crate) enum Prepared {
     /// This hub is the owner from now on.
     Owned,
     /// The hub with this name is the owner.
+    #[cfg_attr(not(feature = "jetstream"), expect(dead_code, reason = "only a shared log has other hubs"))]
     OwnedBy(Arc<str>),
 }
 
 /// An event of another hub of the cluster.
 #[derive(Debug)]
+#[cfg_attr(not(feature = "jetstream"), expect(dead_code, reason = "only a shared log has other hubs"))]
 pub(crate) enum ClusterEvent {
     /// A hub has appended records, or is about to.
     Records { session: SessionId, hub: Arc<str>, records: Vec<Record> },

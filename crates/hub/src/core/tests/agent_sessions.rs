@@ -110,7 +110,8 @@ fn invalid_lines_are_recorded_and_reported_within_limits() {
     let mut told = 0;
     for line in 0..20_000 {
         world.core.invalid_line(process, &format!("log line {line}"));
-        told += world.core.output.iter().filter(|output| matches!(output, Output::Report(_))).count();
+        told +=
+            world.core.cx.outbox.queue.iter().filter(|output| matches!(output, Output::Report(_))).count();
         world.perform();
     }
     let kept: Vec<&str> = world.log["h1"][before..].iter().map(|(_, text)| &**text).collect();
@@ -255,13 +256,13 @@ fn unreadable_records_are_reported_when_a_log_is_loaded() {
     world.settle();
     let id: std::sync::Arc<str> = "h1".into();
     world.core.log_failed(&id, "no room");
-    world.core.output.clear();
+    world.core.cx.outbox.queue.clear();
     let mut state = SessionState::default();
     state.record_gap(3, 5, "the journal is damaged here");
     state.record_gap(9, 10, "the journal is damaged here");
     let length = world.log["h1"].len() as u64;
     world.core.loaded("h1", Ok((state, length)));
-    let told = world.core.output.iter().find_map(|output| match output {
+    let told = world.core.cx.outbox.queue.iter().find_map(|output| match output {
         Output::Report(told) => Some(told.clone()),
         _ => None,
     });

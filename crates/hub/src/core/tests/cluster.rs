@@ -415,7 +415,7 @@ impl World {
         let cluster = cluster.map(|other| (name(other), HubInfo::default())).collect();
         let hub = &mut self.hubs[at];
         hub.core.at(self.now, 0);
-        hub.core.set_hubs(cluster);
+        hub.core.cx.cluster.set_hubs(cluster);
         hub.core.tick();
         self.perform(at);
     }
@@ -461,7 +461,7 @@ impl World {
                 // Also for a duplicate that another client has sent, which gets the result.
                 assert_eq!(count, 1, "answers to the request {id} at hub {number}");
             }
-            assert!(hub.core.cluster.is_empty(), "hub {number} waits: {:?}", hub.core.cluster);
+            assert!(hub.core.cx.cluster.is_empty(), "hub {number} waits: {:?}", hub.core.cx.cluster);
             for (id, session) in &hub.core.sessions {
                 let Some(known) = &session.state else { continue };
                 let state = self.log.state(id, usize::MAX);

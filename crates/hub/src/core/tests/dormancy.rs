@@ -5,7 +5,7 @@ use super::*;
 impl World {
     /// Advances the time; returns the sessions whose logs were closed.
     fn idle(&mut self, milliseconds: u64) -> Vec<String> {
-        let now = self.core.now + milliseconds;
+        let now = self.core.cx.outbox.now + milliseconds;
         self.core.at(now, 0);
         self.core.tick();
         let outputs: Vec<Output> = std::iter::from_fn(|| self.core.next_output()).collect();
@@ -153,9 +153,9 @@ fn recovery_reads_a_few_logs_at_a_time_and_requested_ones_first() {
 #[test]
 fn a_warm_agent_runs_before_anybody_asks_and_stays() {
     let mut world = world(1 << 20);
-    world.core.options.warm = vec![true];
+    world.core.cx.options.warm = vec![true];
     let starts = |world: &mut World, milliseconds: u64| {
-        world.core.at(world.core.now + milliseconds, 0);
+        world.core.at(world.core.cx.outbox.now + milliseconds, 0);
         world.core.tick();
         let outputs: Vec<Output> = std::iter::from_fn(|| world.core.next_output()).collect();
         assert!(!outputs.iter().any(|output| matches!(output, Output::EndAgent { .. })), "{outputs:?}");
@@ -163,14 +163,14 @@ fn a_warm_agent_runs_before_anybody_asks_and_stays() {
     };
     assert_eq!(starts(&mut world, 0), 1);
     assert_eq!(starts(&mut world, 500), 0, "it is starting");
-    let process = world.core.process_of(0).unwrap();
+    let process = world.core.cx.agents.process_of(0).unwrap();
     let initialized = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":2,"capabilities":{}}}"#;
     world.core.agent_line(process, initialized);
-    assert!(world.core.processes[&process].is_ready);
+    assert!(world.core.cx.agents.processes[&process].is_ready);
     assert_eq!(starts(&mut world, 100_000), 0, "it is kept, although nobody uses it");
     world.core.agent_exited(process, "exited", &[]);
     assert_eq!(starts(&mut world, 0), 1);
-    let process = world.core.process_of(0).unwrap();
+    let process = world.core.cx.agents.process_of(0).unwrap();
     world.core.agent_exited(process, "exited", &[]);
     assert_eq!(starts(&mut world, 59_000), 0, "one that fails is not started all the time");
     assert_eq!(starts(&mut world, 1000), 1);

@@ -98,7 +98,7 @@ fn a_lookup_ends_when_the_session_becomes_invisible() {
     world.settle();
     let answer = &world.clients[&client].answers[&id][0];
     assert_eq!(answer["error"]["code"], codes::RESOURCE_NOT_FOUND, "{answer}");
-    assert!(world.core.connections[&client].subscriptions.is_empty());
+    assert!(world.core.cx.clients.connections[&client].subscriptions.is_empty());
 }
 
 #[test]

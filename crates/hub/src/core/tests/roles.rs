@@ -36,7 +36,7 @@ impl World {
 
     /// Returns the visible sessions of a client, including those without a prompt.
     fn listed(&mut self, client: ConnectionId) -> Vec<String> {
-        let identity = self.core.connections[&client].identity.clone();
+        let identity = self.core.cx.clients.connections[&client].identity.clone();
         let mut ids: Vec<String> =
             self.core.summaries(&identity).iter().map(|session| session.id.to_string()).collect();
         ids.sort();
@@ -176,7 +176,7 @@ fn agent_options_need_the_configured_role() {
         (None, Role::Admin, false),
     ] {
         let mut world = world(100_000);
-        world.core.options.agent_options = least;
+        world.core.cx.options.agent_options = least;
         let client = world.connect_as(token("t", role, 1));
         for params in &dangerous {
             let answer = world.ask(client, "session/new", params.clone());

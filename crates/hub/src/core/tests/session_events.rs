@@ -70,7 +70,7 @@ fn a_question_is_announced_once_and_resolved_by_its_answer() {
     assert_eq!(options, ["allow_once", "allow_always"]);
     answer_last(&mut world, client);
     let [SessionEventKind::Resolved { question, by }] = &kinds(&mut world)[..] else { panic!() };
-    assert_eq!((*question, by.as_deref()), (asked.id, world.core.author(client).token.as_deref()));
+    assert_eq!((*question, by.as_deref()), (asked.id, world.core.cx.clients.author(client).token.as_deref()));
     assert!(by.is_some());
 }
 
@@ -154,7 +154,7 @@ impl Policy for AllowsEverything {
 #[test]
 fn questions_that_a_rule_answers_and_cancelled_turns_are_not_announced() {
     let (mut world, client, session) = working();
-    world.core.options.policy = Some(Box::new(AllowsEverything));
+    world.core.cx.options.policy = Some(Box::new(AllowsEverything));
     ask(&mut world, &session, 7, &command("ls"));
     assert_eq!(world.agent.answered.get(&7), Some(&1));
     assert_eq!(kinds(&mut world), []);

@@ -24,7 +24,7 @@ fn prompt(world: &mut World, client: ConnectionId, session: &str, text: &str) ->
 
 impl World {
     fn wait(&mut self, milliseconds: u64) {
-        let now = self.core.now + milliseconds;
+        let now = self.core.cx.outbox.now + milliseconds;
         self.core.at(now, 0);
         self.core.tick();
         self.perform();
@@ -107,7 +107,7 @@ fn the_next_prompt_replaces_an_unresponsive_agent() {
     let next = prompt(&mut world, client, "h1", "two");
     world.wait(30_000);
     assert_eq!(world.agent.prompts, ["one"], "the old process is being ended");
-    assert!(world.core.processes[&process.unwrap()].is_ending);
+    assert!(world.core.cx.agents.processes[&process.unwrap()].is_ending);
     world.end_agent();
     assert_eq!(world.agent.prompts, ["one", "two"]);
     assert_ne!(world.agent.process, process);
@@ -180,7 +180,7 @@ fn replacing_an_unresponsive_agent_does_not_interrupt_other_sessions() {
     assert_eq!(world.agent.prompts, ["one", "theirs", "two"]);
     assert_ne!(world.core.sessions["h1"].process, Some(old), "it has a process of its own");
     assert_eq!(world.core.sessions["h2"].process, Some(old));
-    assert!(!world.core.processes[&old].is_ending);
+    assert!(!world.core.cx.agents.processes[&old].is_ending);
     // Updates of the old process about the session that has left it are in no log.
     let late = json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": old_session,
         "update": {"sessionUpdate": "agent_message_chunk", "messageId": "m", "content": {"type": "text", "text": "ghost"}}}});
@@ -194,7 +194,7 @@ fn replacing_an_unresponsive_agent_does_not_interrupt_other_sessions() {
         "update": {"sessionUpdate": "state_update", "state": "idle", "stopReason": "end_turn"}}});
     world.core.agent_line(old, &idle.to_string());
     world.wait(1);
-    assert!(world.core.processes[&old].is_ending);
+    assert!(world.core.cx.agents.processes[&old].is_ending);
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn an_agent_that_is_being_ended_gets_no_prompt() {
     world.request(client, "session/detach", json!({"sessionId": "h1"}));
     world.wait(1);
     world.wait(1000);
-    assert!(world.core.processes[&world.agent.process.unwrap()].is_ending);
+    assert!(world.core.cx.agents.processes[&world.agent.process.unwrap()].is_ending);
     let id = prompt(&mut world, client, "h1", "one");
     let option = json!({"sessionId": "h1", "configId": "c", "value": "v"});
     let option = world.request(client, "session/set_config_option", option);
@@ -317,5 +317,5 @@ fn an_unresponsive_agent_of_a_closed_session_is_ended() {
     let process = world.agent.process.unwrap();
     world.request(client, "session/close", json!({"sessionId": "h1"}));
     world.wait(1);
-    assert!(world.core.processes[&process].is_ending);
+    assert!(world.core.cx.agents.processes[&process].is_ending);
 }

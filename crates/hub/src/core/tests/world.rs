@@ -41,7 +41,7 @@ pub(super) struct Client {
     /// Notifications and requests with unknown methods.
     pub(super) heard: Vec<String>,
     pub(super) requests: Vec<Value>,
-    pub(super) bytes: HashMap<String, u64>,
+    pub(super) bytes: BTreeMap<String, u64>,
     pub(super) next_id: i64,
     pub(super) is_closed: bool,
 }
@@ -69,6 +69,8 @@ pub(super) struct World {
     /// Outputs that have not been performed yet.
     pub(super) later: VecDeque<Output>,
     pub(super) agent: Agent,
+    /// All outputs of the core, if they are recorded.
+    pub(super) outputs: Option<Vec<String>>,
 }
 
 /// An agent controlled by the test.
@@ -141,6 +143,7 @@ pub(super) fn world(send_window: usize) -> World {
         next_connection: 0,
         later: VecDeque::new(),
         agent: Agent::default(),
+        outputs: None,
     }
 }
 
@@ -203,6 +206,9 @@ impl World {
     /// Performs the outputs of the core; slow ones are done later.
     pub(super) fn perform(&mut self) {
         while let Some(output) = self.core.next_output() {
+            if let Some(outputs) = &mut self.outputs {
+                outputs.push(format!("{output:?}"));
+            }
             match output {
                 Output::Append { session, sequence, channel, text } => {
                     let log = self.log.entry(session).or_default();
