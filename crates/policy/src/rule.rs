@@ -102,10 +102,11 @@ const SANDBOX_KEYS: [&str; 13] = [
     "file_size",
 ];
 /// Names in a project that other programs run or obey. A sandbox keeps them from being changed.
-pub const PROTECTED_NAMES: [&str; 18] = [
+pub const PROTECTED_NAMES: [&str; 19] = [
     ".git/hooks",
     ".git/config",
     ".git/config.worktree",
+    ".git/commondir",
     ".git",
     ".gitmodules",
     ".husky",

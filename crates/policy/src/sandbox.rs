@@ -159,9 +159,17 @@ impl HostPattern {
             }
     }
 
-    /// Returns whether it names exactly this address. Addresses of this machine are only reachable by such a pattern.
-    pub fn is_address(&self, address: IpAddr) -> bool {
-        self.name == HostName::Address(address)
+    /// Returns whether it names all hosts below a name.
+    pub fn is_many(&self) -> bool {
+        matches!(self.name, HostName::Below(_))
+    }
+
+    /// Returns the address that it names. Addresses of this machine are only reachable by such a pattern.
+    pub fn address(&self) -> Option<IpAddr> {
+        match &self.name {
+            HostName::Address(address) => Some(*address),
+            HostName::Exact(_) | HostName::Below(_) => None,
+        }
     }
 }
 

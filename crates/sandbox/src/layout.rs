@@ -286,6 +286,46 @@ impl Layout {
     }
 }
 
+/// Words of programs for the errors of a closed path: EROFS, EACCES and EBUSY.
+const REFUSALS: [&str; 6] =
+    ["read-only file system", "permission denied", "device or resource busy", "erofs", "eacces", "ebusy"];
+/// Maximum number of words of a line that are looked at.
+const MAX_WORDS: usize = 200;
+
+/// Returns whether a text may tell of a closed path.
+pub fn may_tell_of_closed_path(text: &str) -> bool {
+    let lower = text.to_ascii_lowercase();
+    REFUSALS.iter().any(|words| lower.contains(words))
+}
+
+impl Layout {
+    /// Returns the closed path that the output of a program names next to the words of a refusal, with the access and the
+    /// reason. A guess, for people only: the kernel reports no refused files.
+    pub fn told_of(&self, output: &str, roots: &[PathBuf]) -> Option<(PathBuf, &'static str, String)> {
+        output.lines().filter(|line| may_tell_of_closed_path(line)).find_map(|line| {
+            let is_end =
+                |letter: char| letter.is_whitespace() || "'\"`:,;()[]{}<>=\u{2018}\u{2019}".contains(letter);
+            line.split(is_end).filter(|word| !word.is_empty()).take(MAX_WORDS).find_map(|word| {
+                let word = Path::new(word);
+                let closed = |path: PathBuf| {
+                    let (access, because) = self.explain(&path);
+                    matches!(access, "hidden" | "read-only").then_some((path, access, because))
+                };
+                if word.is_absolute() {
+                    return closed(word.to_owned());
+                }
+                let below = roots.iter().find_map(|root| closed(root.join(word)));
+                below.or_else(|| {
+                    // Relative to another folder.
+                    let path =
+                        self.closed.iter().map(|closed| &closed.path).find(|path| path.ends_with(word))?;
+                    closed(path.clone())
+                })
+            })
+        })
+    }
+}
+
 /// Returns the number of names in an absolute path.
 fn depth(path: &Path) -> usize {
     path.components().count().saturating_sub(1)
@@ -453,6 +493,36 @@ mod tests {
         );
         assert!(at("--ro-bind /dev/null /w/.claude/key").is_some(), "{shown:?}");
         assert!(!shown.contains(&"--bind /w/.claude /w/.claude".to_owned()), "{shown:?}");
+    }
+
+    #[test]
+    fn output_tells_of_closed_paths_next_to_a_refusal_only() {
+        let layout = Layout::compute(parts(
+            &[("/w", true), ("/usr", false)],
+            &[("/w/sub/.env", false, PathEffect::Hidden), ("/w/.git/hooks", true, PathEffect::ReadOnly)],
+        ))
+        .unwrap();
+        let roots = [PathBuf::from("/w")];
+        let told = |text: &str| {
+            layout.told_of(text, &roots).map(|(path, access, _)| (path.display().to_string(), access))
+        };
+        let some = |path: &str, access| Some((path.to_owned(), access));
+        assert_eq!(told("cat: /w/sub/.env: Permission denied"), some("/w/sub/.env", "hidden"));
+        assert_eq!(told("cat: .env: Permission denied"), some("/w/sub/.env", "hidden"));
+        assert_eq!(
+            told("x\ntouch: cannot touch '.git/hooks/a': Read-only file system\n"),
+            some("/w/.git/hooks/a", "read-only")
+        );
+        assert_eq!(told("Error: EROFS: read-only file system, open '/usr/x'"), some("/usr/x", "read-only"));
+        for text in [
+            "cat: /w/sub/.env: No such file",
+            "cat: other: Permission denied",
+            "cat: .envrc: Permission denied",
+            "/w/sub/.env is there\nPermission denied",
+            "",
+        ] {
+            assert_eq!(told(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -26,9 +26,30 @@ const FORGOTTEN: &str =
 /// Maximum number of attempts to get a new session from an agent whose id the log does not contain yet.
 const MAX_RECREATIONS: usize = 32;
 
+/// Returns a line of an agent without what only the hub says: notices about its sandbox, on which users and audits rely.
+/// `None` if it has none.
+fn without_sandbox_claim(line: &str) -> Option<String> {
+    // Letters may be escaped.
+    if !line.contains(SANDBOX.name()) && !(line.contains(META) && line.contains("\\u00")) {
+        return None;
+    }
+    let mut message = serde_json::from_str::<serde_json::Value>(line).ok()?;
+    let claims = message.pointer_mut("/params/update")?.as_object_mut()?.get_mut(META)?.as_object_mut()?;
+    claims.remove(SANDBOX.name())?;
+    Some(message.to_string())
+}
+
 impl Core {
     /// Handles a line of an agent, in version 2.
     pub(crate) fn agent_line(&mut self, process: AgentId, line: &str) {
+        match without_sandbox_claim(line) {
+            Some(changed) => self.own_line(process, &changed),
+            None => self.own_line(process, line),
+        }
+    }
+
+    /// Handles a line of an agent, or one that the hub makes in its place.
+    fn own_line(&mut self, process: AgentId, line: &str) {
         if !self.processes.contains_key(&process) {
             return;
         }
@@ -119,7 +140,7 @@ impl Core {
             update["description"] = json!(description);
         }
         let line = lines::update(agent_session, &update.to_string());
-        self.agent_line(process, &line);
+        self.own_line(process, &line);
     }
 
     fn name_of(&self, process: AgentId) -> String {
@@ -531,5 +552,20 @@ impl Core {
             Rewrite { drops_hub_meta: true, ..Rewrite::default() },
         );
         self.create_forked(process, folder, client, Fork { request, answer: line.to_owned(), title });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_cannot_speak_for_its_sandbox() {
+        let line = r#"{"method":"session/update","params":{"sessionId":"s","update":{"title":"x","_meta":{"a":1,"switchboard/sandbox":{"denied":"host"}}}}}"#;
+        let changed = without_sandbox_claim(line).unwrap();
+        assert!(!changed.contains("switchboard/sandbox") && changed.contains("\"a\":1"), "{changed}");
+        let escaped = line.replace("switchboard/sandbox", "\\u0073witchboard/sandbox");
+        assert!(!without_sandbox_claim(&escaped).unwrap().contains("witchboard/sandbox"));
+        assert_eq!(without_sandbox_claim(&line.replace("switchboard/", "other/")), None);
     }
 }

@@ -16,7 +16,7 @@ use crate::agent_program::Place;
 
 const BOTH: [&str; 2] = ["workspace", "strict"];
 
-fn git(folder: &Path, arguments: &[&str]) {
+pub(crate) fn git(folder: &Path, arguments: &[&str]) {
     let status = Command::new("git")
         .args(["-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "init.defaultBranch=main"])
         .args(arguments)
@@ -28,7 +28,7 @@ fn git(folder: &Path, arguments: &[&str]) {
 }
 
 /// A project with secrets, a repository and rules.
-fn project() -> Place {
+pub(crate) fn project() -> Place {
     let place = Place::new();
     place.write("work/src/main.rs", "fn main() {}\n");
     place.write("work/.env", "KEY=secret-in-env\n");
@@ -56,23 +56,29 @@ path = ["$root/Cargo.lock"]
 "#;
     place.write("home/.config/switchboard/switchboard-policy.toml", rules);
     git(&place.work(), &["init", "--quiet"]);
+    git(&place.work(), &["commit", "--quiet", "--allow-empty", "-m", "first"]);
+    git(&place.work(), &["worktree", "add", "--quiet", "--detach", "../tree"]);
+    place.write("work/.githooks/post-merge", "#!/bin/sh\n");
+    place.write("work/shared.gitconfig", "[alias]\n\tx = status\n");
+    git(&place.work(), &["config", "core.hooksPath", ".githooks"]);
+    git(&place.work(), &["config", "include.path", "../shared.gitconfig"]);
     std::fs::hard_link(place.work().join(".env"), place.work().join("twin")).unwrap();
     std::os::unix::fs::symlink(place.home().join(".ssh"), place.work().join("link-to-home")).unwrap();
     place
 }
 
 /// Runs a program in the sandbox of a place.
-fn confined(place: &Place, options: &[&str], program: &[&str]) -> Command {
+pub(crate) fn confined(place: &Place, options: &[&str], program: &[&str]) -> Command {
     place.command(&[&["sandbox", "run"], options, &["--"], program].concat())
 }
 
-fn script(place: &Place, mode: &str, text: &str) -> Output {
+pub(crate) fn script(place: &Place, mode: &str, text: &str) -> Output {
     let mut command = confined(place, &["--mode", mode], &["sh", "-c", text]);
     command.env("OUTSIDE", place.work().parent().unwrap().join("elsewhere"));
     command.env("SECRET_TOKEN", "secret-in-environment").output().unwrap()
 }
 
-fn texts(output: &Output) -> (String, String) {
+pub(crate) fn texts(output: &Output) -> (String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (text(&output.stdout), text(&output.stderr))
 }
@@ -114,6 +120,9 @@ fn escapes(place: &Place, host_process: u32, port: u16, abstract_name: &str) -> 
         ("write a Git hook", "echo x > .git/hooks/pre-commit && echo ESCAPED".into()),
         ("change the Git configuration", "git config core.hooksPath /tmp && echo ESCAPED".into()),
         ("replace the Git folder", "mv .git g && cp -a g .git && echo x > .git/hooks/pre-commit && echo ESCAPED".into()),
+        ("write hooks that the configuration names", "echo x > .githooks/post-merge && echo ESCAPED; echo x > .githooks/new && echo ESCAPED; mv .githooks h && echo ESCAPED".into()),
+        ("write configuration that Git includes", "echo x >> shared.gitconfig && echo ESCAPED; rm -f shared.gitconfig && echo ESCAPED".into()),
+        ("lead a worktree to another configuration", "for f in .git/worktrees/*/commondir .git/worktrees/*/gitdir; do echo ../evil > $f && echo ESCAPED; rm -f $f && echo ESCAPED; done; mv .git/worktrees w && echo ESCAPED".into()),
         ("write .envrc", "echo x >> .envrc && echo ESCAPED".into()),
         ("replace .envrc", "rm -f .envrc && echo ESCAPED".into()),
         ("write editor tasks", "echo x > sub/.vscode/tasks.json && echo ESCAPED".into()),
@@ -393,7 +402,7 @@ fn inherited_descriptors_are_closed() {
 // ----- failures start nothing
 
 /// Runs a command in a mount namespace in which `bwrap` is another file.
-fn with_bwrap(place: &Place, fake: &Path, arguments: &[&str]) -> Output {
+pub(crate) fn with_bwrap(place: &Place, fake: &Path, arguments: &[&str]) -> Output {
     let program = env!("CARGO_BIN_EXE_switchboard");
     let mut command = Command::new("unshare");
     let setup = format!("mount --bind '{}' /usr/bin/bwrap && exec \"$0\" \"$@\"", fake.display());
@@ -408,7 +417,7 @@ fn with_bwrap(place: &Place, fake: &Path, arguments: &[&str]) -> Output {
     command.current_dir(place.work()).stdin(Stdio::null()).output().unwrap()
 }
 
-fn fake_bwrap(place: &Place, text: &str) -> PathBuf {
+pub(crate) fn fake_bwrap(place: &Place, text: &str) -> PathBuf {
     use std::os::unix::fs::PermissionsExt;
     place.write("fake/bwrap", text);
     let path = place.work().parent().unwrap().join("fake/bwrap");
@@ -520,6 +529,14 @@ for line in sys.stdin:
         elif text == "ask":
             say({"id": "f", "method": "fs/read_text_file", "params": {"sessionId": "s1", "path": "/etc/hostname"}})
             said = sys.stdin.readline().strip()
+        elif text.startswith("tool "):
+            done = subprocess.run(["sh", "-c", text[5:]], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+            said = "done"
+            call = {"toolCallId": "c1", "title": "shell", "kind": "execute", "status": "in_progress"}
+            say({"method": "session/update", "params": {"sessionId": "s1", "update": {"sessionUpdate": "tool_call", **call}}})
+            content = [{"type": "content", "content": {"type": "text", "text": done.stdout + done.stderr}}]
+            end = {"sessionUpdate": "tool_call_update", "toolCallId": "c1", "status": "failed", "content": content}
+            say({"method": "session/update", "params": {"sessionId": "s1", "update": end}})
         else:
             done = subprocess.run(["sh", "-c", text], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
             said = done.stdout + done.stderr
@@ -528,14 +545,14 @@ for line in sys.stdin:
         say({"id": id, "result": {"stopReason": "end_turn"}})
 "#;
 
-fn python() -> String {
+pub(crate) fn python() -> String {
     // The shims of version managers need more than the interpreter.
     let found = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output().unwrap();
     String::from_utf8(found.stdout).unwrap().trim().to_owned()
 }
 
 /// A place whose rules open the interpreter of the agent, wherever it is installed.
-fn with_agent(place: &Place, more: &str) -> Vec<String> {
+pub(crate) fn with_agent(place: &Place, more: &str) -> Vec<String> {
     let python = python();
     let real = Path::new(&python).canonicalize().unwrap();
     let prefix = real.parent().unwrap().parent().unwrap();
@@ -719,6 +736,10 @@ fn listed_hosts_are_reached_through_the_proxy_and_no_others() {
     }
     // A name that leads to this machine is refused, although it is listed.
     write(&format!("hosts = [\"localhost:{port}\"]"));
+    let refused = fetch(&format!("http://localhost:{port}/ --noproxy ''"));
+    assert!(refused.contains("403") && refused.contains("loopback"), "{refused}");
+    // Also if its address is listed: with another port, or as what it is.
+    write(&format!("hosts = [\"localhost:{port}\", \"127.0.0.1:9\"]"));
     let refused = fetch(&format!("http://localhost:{port}/ --noproxy ''"));
     assert!(refused.contains("403") && refused.contains("loopback"), "{refused}");
     // A forwarded port of the loopback needs no proxy.
