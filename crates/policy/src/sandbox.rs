@@ -502,6 +502,7 @@ env = ["DATABASE_URL", "AWS_*"]
 sockets = ["$SSH_AUTH_SOCK"]
 unprotect = [".vscode"]
 nested = "auto"
+backend = "bubblewrap"
 processes = 1_000
 "#,
         );
@@ -536,6 +537,8 @@ processes = 1_000
             ("[sandbox]\nnested = \"yes\"\n", 2, "nested is"),
             ("[sandbox]\nprocesses = 0\n", 2, "must be a number above 0"),
             ("[sandbox]\nmemory = \"a lot\"\n", 2, "a size"),
+            ("[sandbox]\nbackend = \"landlock\"\n", 2, "is not available"),
+            ("[sandbox]\nbackend = \"none\"\n", 2, "the backend is"),
         ];
         for (text, line, wanted) in cases {
             let (found, message) = fault(text);

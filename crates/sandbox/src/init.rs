@@ -1,7 +1,7 @@
 //! The first process of a sandbox: `switchboard sandbox-init`. It applies what bubblewrap cannot, proves the sandbox from
 //! inside, and becomes the agent. If anything is missing, the agent does not start.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -208,6 +208,7 @@ fn prove(proof: &Proof) -> Result<(), String> {
         namespaces,
         has_no_namespaces,
     } = proof;
+    prove_namespaces(namespaces, *has_no_namespaces)?;
     for path in outside {
         if File::open(path).is_ok() {
             return Err(format!("{} can be opened", path.display()));
@@ -262,16 +263,20 @@ fn prove(proof: &Proof) -> Result<(), String> {
     let table =
         fs::read("/proc/self/mountinfo").map_err(|error| format!("cannot read the mounts: {error}"))?;
     let mounted = mounted(&table);
-    if let Some(path) = mount_points.iter().find(|path| !mounted.contains(*path)) {
-        return Err(format!("{} is not mounted", path.display()));
+    for (path, may_be_writable) in mount_points {
+        match mounted.get(path) {
+            None => return Err(format!("{} is not mounted", path.display())),
+            Some(true) if !may_be_writable => return Err(format!("{} is not read-only", path.display())),
+            Some(_) => {}
+        }
     }
-    prove_namespaces(namespaces, *has_no_namespaces)?;
     prove_status()?;
     prove_descriptors()
 }
 
-/// Returns the mount points in a table of the kernel, which escapes some bytes as octal numbers.
-fn mounted(table: &[u8]) -> HashSet<PathBuf> {
+/// Returns the mount points in a table of the kernel, which escapes some bytes as octal numbers, and whether they are writable.
+/// Of several mounts at one path, the last one counts.
+fn mounted(table: &[u8]) -> HashMap<PathBuf, bool> {
     let unescaped = |text: &[u8]| {
         let (mut bytes, mut at) = (Vec::new(), 0);
         while let Some(byte) = text.get(at) {
@@ -283,8 +288,13 @@ fn mounted(table: &[u8]) -> HashSet<PathBuf> {
         }
         PathBuf::from(OsString::from_vec(bytes))
     };
-    let lines = table.split(|byte| *byte == b'\n');
-    lines.filter_map(|line| line.split(|byte| *byte == b' ').nth(4)).map(unescaped).collect()
+    let lines = table.split(|byte| *byte == b'\n').filter_map(|line| {
+        let mut words = line.split(|byte| *byte == b' ').skip(4);
+        let (path, options) = (words.next()?, words.next()?);
+        let is_read_only = options.split(|byte| *byte == b',').any(|option| option == b"ro");
+        Some((unescaped(path), !is_read_only))
+    });
+    lines.collect()
 }
 
 /// Proves that this process has namespaces and a session of its own.
@@ -368,9 +378,9 @@ mod tests {
 
     #[test]
     fn mount_points_are_read_with_their_escapes() {
-        let table = b"36 35 98:0 / / rw - ext4 /dev/a rw\n37 36 98:0 /x /a\\040b\\134c rw,nosuid shared:1 - ext4 /dev/a rw\n";
-        let wanted = ["/", "/a b\\c"].map(PathBuf::from);
-        assert_eq!(mounted(table), HashSet::from(wanted));
+        let table = b"36 35 98:0 / / rw - ext4 /dev/a rw\n37 36 98:0 /x /a\\040b\\134c ro,nosuid shared:1 - ext4 /dev/a rw\n";
+        let wanted = HashMap::from([("/".into(), true), ("/a b\\c".into(), false)]);
+        assert_eq!(mounted(table), wanted);
     }
 
     #[test]

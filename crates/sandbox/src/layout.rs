@@ -167,12 +167,15 @@ pub(crate) struct LayoutParts {
     pub(crate) closed: Vec<ClosedPath>,
     /// An empty folder on the machine.
     pub(crate) empty_folder: PathBuf,
+    /// True if nothing is mounted over `/proc`: the kernel lets nobody mount another one below a covered one, which the
+    /// agent's own sandbox needs.
+    pub(crate) has_plain_processes: bool,
 }
 
 impl Layout {
     /// Computes the mounts. Fails if there are too many, or if a rule hides a folder of the session.
     pub(crate) fn compute(parts: LayoutParts) -> Result<Layout, String> {
-        let LayoutParts { links, bindings, closed, empty_folder } = parts;
+        let LayoutParts { links, bindings, closed, empty_folder, has_plain_processes } = parts;
         // One binding for each target: the writable one, because it was named as such.
         let mut by_target: BTreeMap<PathBuf, Binding> = BTreeMap::new();
         for mut binding in bindings {
@@ -236,12 +239,14 @@ impl Layout {
         // Stable: of equal depth, the order above.
         mounts.sort_by_key(|(depth, _)| *depth);
         let mut mounts: Vec<Mount> = mounts.into_iter().map(|(_, mount)| mount).collect();
-        // As uid 0 bubblewrap leaves parts of it writable.
-        mounts.push(Mount::Bind {
-            source: "/proc/sys".into(),
-            target: "/proc/sys".into(),
-            is_writable: false,
-        });
+        if !has_plain_processes {
+            // As uid 0 bubblewrap leaves parts of it writable.
+            mounts.push(Mount::Bind {
+                source: "/proc/sys".into(),
+                target: "/proc/sys".into(),
+                is_writable: false,
+            });
+        }
         mounts.push(Mount::Sealed("/".into()));
         let closed = closed.into_iter().map(|(_, closed)| closed).collect();
         Ok(Layout { mounts, closed, bindings })
@@ -417,6 +422,7 @@ mod tests {
                 .map(|(path, folder, effect)| ClosedPath::new(path, *folder, *effect, "test"))
                 .collect(),
             empty_folder: "/empty".into(),
+            has_plain_processes: false,
         }
     }
 

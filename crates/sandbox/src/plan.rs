@@ -196,7 +196,14 @@ impl Plan {
         let mut closed = self.found.closed.clone();
         closed.extend(closed_settings());
         let links = SYSTEM.iter().filter_map(|path| Some((PathBuf::from(path), fs::read_link(path).ok()?)));
-        let parts = LayoutParts { links: links.collect(), bindings, closed, empty_folder: run.join("empty") };
+        let parts = LayoutParts {
+            links: links.collect(),
+            bindings,
+            closed,
+            empty_folder: run.join("empty"),
+            // Others than root can write nothing there anyway.
+            has_plain_processes: self.is_nested && !rustix::process::geteuid().is_root(),
+        };
         Layout::compute(parts).map_err(SandboxError::new)
     }
 

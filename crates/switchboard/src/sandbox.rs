@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::json;
 use switchboard_acp::display::visible_line;
-use switchboard_policy::SandboxMode;
+use switchboard_policy::{Policy, SandboxMode};
 use switchboard_sandbox::{
     AgentNeeds, DeniedHost, Layout, OnDenied, Places, Plan, ProtectedChange, Sandbox, SandboxError,
     SandboxRequest, Watch,
@@ -171,6 +171,48 @@ fn own_program() -> Result<PathBuf, SandboxError> {
     Err(SandboxError::new(text).advice("if it was updated, start it again"))
 }
 
+/// Makes a sandbox of this machine for nothing but its proof. Returns the time that it took.
+pub(crate) fn trial() -> Result<String, String> {
+    let folder = tempfile::tempdir().map_err(|error| format!("cannot create a folder: {error}"))?;
+    let begun = std::time::Instant::now();
+    let tried = || -> Result<(), SandboxError> {
+        let mut places =
+            places(&SandboxContext::default()).map_err(|error| SandboxError::new(error.to_string()))?;
+        places.data = folder.path().to_owned();
+        // Only the machine is tried, not the user's rules.
+        let rules = Rules::of(Policy::ask());
+        let start = ProgramStart::new("/bin/true");
+        let plan = plan_of(&Policy::ask(), &rules, None, AgentNeeds::default(), places, start)?;
+        let mut sandbox = plan.create(None)?;
+        let (mut command, inherited) = sandbox.command()?;
+        let null = std::process::Stdio::null;
+        command.stdin(null()).stdout(null()).stderr(std::process::Stdio::piped());
+        let mut process = command
+            .spawn()
+            .map_err(|error| SandboxError::new(format!("cannot start bubblewrap: {error}")))?;
+        drop(inherited);
+        let ready = sandbox.wait_until_ready(&mut || match process.try_wait() {
+            Ok(None) => None,
+            Ok(Some(status)) => {
+                let mut words = String::new();
+                if let Some(pipe) = process.stderr.take() {
+                    // What cannot be read is missing in the message.
+                    let _ = std::io::Read::read_to_string(&mut std::io::Read::take(pipe, 4096), &mut words);
+                }
+                Some(if words.is_empty() { format!("bubblewrap ended with {status}") } else { words })
+            }
+            Err(error) => Some(error.to_string()),
+        });
+        if ready.is_err() {
+            let _ = process.kill();
+        }
+        let _ = process.wait();
+        ready
+    };
+    tried().map_err(|error| error.to_string().replace("\n ", ";"))?;
+    Ok(format!("made and proven in {} ms", begun.elapsed().as_millis()))
+}
+
 /// The confinement of an agent's processes by the user's rules.
 #[derive(Debug)]
 struct AgentSandbox {
@@ -190,11 +232,21 @@ pub(crate) fn plan(
     start: ProgramStart,
 ) -> Result<Plan, SandboxError> {
     let policy = rules.for_sandbox(start.roots.first().map(PathBuf::as_path)).map_err(SandboxError::new)?;
+    plan_of(&policy, rules, mode, needs, places, start)
+}
+
+fn plan_of(
+    policy: &Policy,
+    rules: &Rules,
+    mode: Option<SandboxMode>,
+    needs: AgentNeeds,
+    mut places: Places,
+    start: ProgramStart,
+) -> Result<Plan, SandboxError> {
     // Whether there is a sandbox was decided before, so a project cannot switch it off by now.
     let by_rules = policy.sandbox().mode.unwrap_or(SandboxMode::Workspace);
     let mode = mode.unwrap_or(by_rules).max(SandboxMode::Workspace);
     let roots: Vec<String> = start.roots.iter().map(|root| root.to_string_lossy().into_owned()).collect();
-    let mut places = places;
     places.rules.extend(rules.file().map(Path::to_owned));
     let init = own_program()?;
     Plan::new(SandboxRequest {
@@ -571,6 +623,14 @@ mod tests {
                     agent.name
                 );
             }
+        }
+        // Of these nothing is documented, or nothing is needed.
+        let without = ["elizacp", "fx", "mcode", "pool"];
+        for agent in agents::known() {
+            let needs = needs_of(Some(agent.name));
+            assert_eq!(needs == AgentNeeds::default(), without.contains(&agent.name), "{}", agent.name);
+            let is_documented = needs.state.is_empty() || !needs.settings.is_empty();
+            assert!(is_documented, "{}: everything that it obeys can be changed", agent.name);
         }
         assert!(needs_of(Some("codex")).nests && !needs_of(Some("claude")).nests);
         assert_eq!(needs_of(Some("unknown")), AgentNeeds::default());

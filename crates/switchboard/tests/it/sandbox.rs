@@ -217,7 +217,7 @@ impl FromAbstract for std::os::unix::net::SocketAddr {
 }
 
 /// Cases of everyday work. A tool that this machine lacks is named in the output of the test.
-const WORK: [(&str, &str, &str); 15] = [
+const WORK: [(&str, &str, &str); 18] = [
     ("git commit", "git", "echo a > a && git add a && git commit -qm one && git log --oneline | grep one"),
     (
         "git branches and stash",
@@ -277,6 +277,17 @@ const WORK: [(&str, &str, &str); 15] = [
         "printf 'import unittest\\nclass T(unittest.TestCase):\\n  def test(self): self.assertEqual(1,1)\\n' > test_x.py && python3 -m unittest -q test_x",
     ),
     (
+        "pip from a file",
+        "pip",
+        "python3 -m venv v && printf 'import zipfile\\nz=zipfile.ZipFile(\"x-1.0-py3-none-any.whl\",\"w\")\\nz.writestr(\"x.py\",\"y=7\")\\nd=\"x-1.0.dist-info/\"\\nz.writestr(d+\"METADATA\",\"Metadata-Version: 2.1\\\\nName: x\\\\nVersion: 1.0\\\\n\")\\nz.writestr(d+\"WHEEL\",\"Wheel-Version: 1.0\\\\nRoot-Is-Purelib: true\\\\nTag: py3-none-any\\\\n\")\\nz.writestr(d+\"RECORD\",\"\")\\nz.close()\\n' > w.py && python3 w.py && v/bin/pip install -q --no-index ./x-1.0-py3-none-any.whl && v/bin/python -c 'import x; assert x.y == 7'",
+    ),
+    ("pytest", "pytest", "printf 'def test_x():\\n  assert 1\\n' > test_y.py && pytest -q test_y.py"),
+    (
+        "git submodule and clone",
+        "git",
+        "git init -q ../lib-$$ 2>/dev/null; git init -q lib && git -C lib commit -q --allow-empty -m l && git -c protocol.file.allow=always clone -q lib copy && git -C copy log --oneline && rm -rf lib copy",
+    ),
+    (
         "servers of editors on the loopback and on unix sockets",
         "python3",
         "python3 -c 'import socket,os\ns=socket.socket();s.bind((\"127.0.0.1\",0));s.listen();c=socket.create_connection(s.getsockname())\nu=socket.socket(socket.AF_UNIX);u.bind(\"/tmp/s\");u.listen();d=socket.socket(socket.AF_UNIX);d.connect(\"/tmp/s\")'",
@@ -286,10 +297,6 @@ const WORK: [(&str, &str, &str); 15] = [
 #[test]
 fn everyday_work_succeeds() {
     let place = project();
-    let has = |program: &str| {
-        let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output().unwrap();
-        found.status.success()
-    };
     // Toolchains in a home directory are those of the user who runs the tests.
     let home = std::env::var("HOME").unwrap_or_default();
     for name in [".cargo/bin", ".rustup"] {
@@ -300,22 +307,32 @@ fn everyday_work_succeeds() {
         }
     }
     let path = format!("{}/.cargo/bin:/usr/local/bin:/usr/bin:/bin", place.home().display());
+    let has = |program: &str| {
+        let mut found = Command::new("sh");
+        found.args(["-c", &format!("command -v {program}")]).env("PATH", &path);
+        found.output().unwrap().status.success()
+    };
     let mut failures = Vec::new();
-    for (name, tool, text) in WORK {
+    // Toolchains of the home directory are only there in the mode workspace.
+    let of_home = ["cargo"];
+    let cases = WORK.iter().flat_map(|case| BOTH.map(|mode| (case, mode)));
+    for ((name, tool, text), mode) in
+        cases.filter(|((_, tool, _), mode)| *mode == "workspace" || !of_home.contains(tool))
+    {
         if !has(tool) {
             eprintln!("everyday work: {name}: this machine has no {tool}");
             continue;
         }
-        let work = place.work().join(name.replace(' ', "-"));
+        let work = place.work().join(format!("{}-{mode}", name.replace(' ', "-")));
         std::fs::create_dir(&work).unwrap();
         git(&work, &["init", "--quiet"]);
         git(&work, &["commit", "--quiet", "--allow-empty", "-m", "first"]);
-        let mut command = confined(&place, &["--mode", "workspace"], &["sh", "-c", text]);
+        let mut command = confined(&place, &["--mode", mode], &["sh", "-c", text]);
         command.current_dir(&work).env("PATH", &path).env_remove("CARGO_HOME").env_remove("RUSTUP_HOME");
         let output = command.output().unwrap();
         if !output.status.success() {
             let (out, err) = texts(&output);
-            failures.push(format!("{name}: {:?}\n{out}\n{err}", output.status));
+            failures.push(format!("{mode}: {name}: {:?}\n{out}\n{err}", output.status));
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n---\n"));
@@ -818,7 +835,7 @@ fn rules_say_what_the_sandbox_holds() {
     assert_eq!(explained["sandbox"][0]["access"], "hidden", "{explained}");
     assert_eq!(explained["sandbox"][0]["rule"], "env", "{explained}");
     let doctor = texts(&place.command(&["doctor", "--no-agents"]).output().unwrap()).0;
-    for check in ["sandbox: bubblewrap", "sandbox: namespaces", "sandbox: Landlock"] {
+    for check in ["sandbox: bubblewrap", "sandbox: namespaces", "sandbox: Landlock", "made and proven in"] {
         assert!(doctor.contains(check), "{doctor}");
     }
 }
