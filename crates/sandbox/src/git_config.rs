@@ -1,7 +1,7 @@
 //! The entries of a configuration of Git that make Git run or obey other files.
 
 use std::fs;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 
 /// Maximum size of a configuration file in bytes.
@@ -16,21 +16,35 @@ pub(crate) enum ConfigEntry {
     Include(String),
 }
 
-/// Reads the entries of a file. A missing file has none. Fails if the file cannot be read as a whole.
+/// Reads the entries of a file. A missing or special file has none. Fails if the file cannot be read as a whole.
 pub(crate) fn read(file: &Path) -> Result<Vec<ConfigEntry>, String> {
     let failed = |reason: &dyn std::fmt::Display| format!("cannot read {}: {reason}", file.display());
-    // Special files are never read, because they could block.
-    match fs::metadata(file) {
-        Ok(metadata) if metadata.is_file() => {}
-        _ => return Ok(Vec::new()),
+    match read_file(file, MAX_FILE) {
+        Ok(Some(bytes)) => Ok(parse(&String::from_utf8_lossy(&bytes))),
+        Ok(None) => Ok(Vec::new()),
+        Err(error) => Err(failed(&error)),
     }
-    let opened = fs::File::open(file).map_err(|error| failed(&error))?;
+}
+
+/// Reads a regular file of limited length; `None` if it is missing or something else. Never blocks: an agent may put a pipe in
+/// its place at any time.
+pub(crate) fn read_file(file: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let opened =
+        match fs::File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(file) {
+            Ok(opened) => opened,
+            // Also a folder in its path that is none, and a socket.
+            Err(error) => {
+                let is_there = fs::metadata(file).is_ok_and(|metadata| metadata.is_file());
+                return if is_there { Err(error) } else { Ok(None) };
+            }
+        };
+    if !opened.metadata()?.is_file() {
+        return Ok(None);
+    }
     let mut bytes = Vec::new();
-    opened.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(|error| failed(&error))?;
-    if bytes.len() as u64 > MAX_FILE {
-        return Err(failed(&"it is too large"));
-    }
-    Ok(parse(&String::from_utf8_lossy(&bytes)))
+    opened.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit { Err(io::Error::other("it is too large")) } else { Ok(Some(bytes)) }
 }
 
 /// Parses a configuration. Malformed lines have no entry; Git refuses them.
@@ -133,6 +147,17 @@ mod tests {
         {
             assert_eq!(parse(text), [], "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_pipe_in_place_of_a_file_does_not_block() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("config");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        assert_eq!(read(&pipe), Ok(Vec::new()));
+        assert_eq!(read(folder.path()), Ok(Vec::new()));
+        fs::write(folder.path().join("large"), vec![b'x'; 2 << 20]).unwrap();
+        assert!(read(&folder.path().join("large")).unwrap_err().contains("too large"));
     }
 
     #[test]

@@ -401,9 +401,7 @@ fn insert_stricter(wanted: &mut Linked, metadata: &fs::Metadata, closed: ClosedP
 pub(crate) fn common_git_folder(root: &Path) -> Option<PathBuf> {
     let file = root.join(".git");
     let metadata = fs::symlink_metadata(&file).ok().filter(fs::Metadata::is_file)?;
-    let read = |path: &Path| {
-        (fs::metadata(path).ok()?.len() < 4096).then(|| fs::read_to_string(path).ok()).flatten()
-    };
+    let read = |path: &Path| String::from_utf8(git_config::read_file(path, 4096).ok()??).ok();
     let text = (metadata.len() < 4096).then(|| read(&file)).flatten()?;
     let own = root.join(text.strip_prefix("gitdir:")?.trim()).canonicalize().ok()?;
     let back = read(&own.join("gitdir"))?;

@@ -443,6 +443,9 @@ const MAX_LINE: usize = 1024 * 1024;
 const MAX_CALLS: usize = 64;
 const MAX_OUTPUT: usize = 16 * 1024;
 
+/// Pause after a comparison of files, as a multiple of the time that it took.
+const COMPARISON_PAUSE: u32 = 4;
+
 /// Reads along the output of an agent, of either version, for the ends of turns and failed tool calls.
 struct OutputReader {
     told: Arc<Told>,
@@ -459,7 +462,14 @@ impl OutputReader {
     fn new(told: Arc<Told>) -> std::io::Result<Self> {
         let (ends, ended) = std::sync::mpsc::sync_channel::<()>(1);
         let of_thread = Arc::clone(&told);
-        let compare = move || ended.into_iter().for_each(|()| of_thread.turn_ended());
+        let compare = move || {
+            for () in ended {
+                let begun = std::time::Instant::now();
+                of_thread.turn_ended();
+                // An agent that ends many turns must not keep this machine busy.
+                std::thread::sleep(begun.elapsed() * COMPARISON_PAUSE);
+            }
+        };
         std::thread::Builder::new().name("sandbox watch".to_owned()).spawn(compare)?;
         Ok(OutputReader { told, line: Vec::new(), is_too_long: false, calls: HashMap::new(), ends })
     }

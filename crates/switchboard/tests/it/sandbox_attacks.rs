@@ -47,7 +47,10 @@ def mounts(target):
 def unmounted(target):
     at = mounts(target)[-1]
     del options[at:at + 3]
+keep = False
 {change}
+if not keep:
+    os.close(fd)
 os.execv(real, [real, *options, *words[2:]])
 "#,
         python = python(),
@@ -70,6 +73,7 @@ fn each_missing_layer_is_noticed_from_inside() {
         ("without('--new-session')".to_owned(), "terminal session"),
         ("without('--disable-userns')".to_owned(), "user namespaces can be made"),
         ("without('--cap-drop', 'ALL'); options[:0] = ['--cap-add', 'ALL']".to_owned(), "capabilities"),
+        ("keep = True".to_owned(), "was inherited"),
         ("without('--remount-ro', '/')".to_owned(), "/ can be written"),
         (format!("unmounted({work:?} + '/.env')"), "/.env is hidden by a rule, but can be opened"),
         (format!("unmounted({work:?} + '/private')"), "is hidden by a rule, but can be opened"),
