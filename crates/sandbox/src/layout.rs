@@ -475,6 +475,48 @@ mod tests {
         assert_eq!(layout.explain(Path::new("/srv")).0, "not there");
     }
 
+    /// Whole layouts as they are written down, so that a change of any mount or of the order is seen in a review.
+    #[test]
+    fn layouts_are_as_written_down() {
+        let usual =
+            [("/usr", false), ("/etc", false), ("/home/u/.gitconfig", false), ("/home/u/.cargo/bin", false)];
+        let workspace = parts(
+            &[&usual[..], &[("/home/u/project", true), ("/home/u/.claude", true), ("/data", false)]].concat(),
+            &[
+                ("/home/u/project/.git/hooks", true, PathEffect::ReadOnly),
+                ("/home/u/project/.git/config", false, PathEffect::ReadOnly),
+                ("/home/u/project/.env", false, PathEffect::Hidden),
+                ("/home/u/project/deep/er/secrets", true, PathEffect::Hidden),
+                ("/home/u/project/deep/er/secrets/key", false, PathEffect::ReadOnly),
+                ("/home/u/.claude/settings.json", false, PathEffect::ReadOnly),
+                ("/home/u/.ssh", true, PathEffect::Hidden),
+                ("/data/hidden", true, PathEffect::Hidden),
+                ("/etc/shadow", false, PathEffect::Hidden),
+            ],
+        );
+        let worktree = parts(
+            &[&usual[..], &[("/home/u/tree", true), ("/home/u/main/.git", true)]].concat(),
+            &[
+                ("/home/u/tree/.git", false, PathEffect::ReadOnly),
+                ("/home/u/main/.git/hooks", true, PathEffect::ReadOnly),
+                ("/home/u/main/.git/worktrees/tree/commondir", false, PathEffect::ReadOnly),
+            ],
+        );
+        let mut text = String::new();
+        for (name, mut parts, is_nested) in
+            [("workspace", workspace, false), ("linked worktree, own sandbox", worktree, true)]
+        {
+            parts.has_plain_processes = is_nested;
+            let private = |source: &str, target: &str| {
+                Binding::new(source, true, "private").at(target).part(Part::Private)
+            };
+            parts.bindings.extend([private("/run-1/tmp", "/tmp"), private("/kept/home", "/home/u")]);
+            let layout = Layout::compute(parts).unwrap();
+            text.push_str(&format!("# {name}\n{}\n", shown(&layout).join("\n")));
+        }
+        assert_eq!(text, include_str!("layout/golden.txt"), "{text}");
+    }
+
     #[test]
     fn a_closed_path_is_closed_under_each_name() {
         let mut both = parts(&[("/data/w", true)], &[("/data/w/.env", false, PathEffect::Hidden)]);

@@ -66,6 +66,8 @@ pub struct Plan {
     pub(crate) hosts: AllowedHosts,
     /// Bindings besides the private folders.
     pub(crate) bindings: Vec<Binding>,
+    /// Links, each with its content.
+    pub(crate) links: Vec<(PathBuf, PathBuf)>,
     pub(crate) found: Found,
     pub(crate) gaps: Vec<String>,
 }
@@ -151,7 +153,7 @@ impl Plan {
         open_system(&mut bindings);
         open_home(&mut bindings, &home, *mode, needs);
         open_roots(&mut bindings, &home, settings, &request)?;
-        open_program(&mut bindings, &request)?;
+        let links = open_program(&mut bindings, &request)?;
         if network == SandboxNetwork::All {
             // The names of hosts are looked up inside.
             if let Ok(real) = Path::new("/etc/resolv.conf").canonicalize()
@@ -167,7 +169,19 @@ impl Plan {
             let names: Vec<String> = found.links.iter().map(|path| path.display().to_string()).collect();
             gaps.push(format!("protected links can be replaced: {}", names.join(", ")));
         }
-        Ok(Plan { home, network, is_nested, has_scopes, bubblewrap, hosts, bindings, found, gaps, request })
+        Ok(Plan {
+            home,
+            network,
+            is_nested,
+            has_scopes,
+            bubblewrap,
+            hosts,
+            bindings,
+            links,
+            found,
+            gaps,
+            request,
+        })
     }
 
     /// Returns the layout as it will be. Private folders have the paths of an example.
@@ -197,7 +211,7 @@ impl Plan {
         closed.extend(closed_settings());
         let links = SYSTEM.iter().filter_map(|path| Some((PathBuf::from(path), fs::read_link(path).ok()?)));
         let parts = LayoutParts {
-            links: links.collect(),
+            links: links.chain(self.links.iter().cloned()).collect(),
             bindings,
             closed,
             empty_folder: run.join("empty"),
@@ -484,15 +498,21 @@ fn open_roots(
 }
 
 /// Opens the agent's own program, wherever it is installed: its file, or the folder of packages or the virtual environment
-/// that has it.
-fn open_program(bindings: &mut Vec<Binding>, request: &SandboxRequest) -> Result<(), SandboxError> {
+/// that has it. Returns the links that lead to it: many programs look for their other files where they lead.
+fn open_program(
+    bindings: &mut Vec<Binding>,
+    request: &SandboxRequest,
+) -> Result<Vec<(PathBuf, PathBuf)>, SandboxError> {
     let program = &request.program;
     let real = program
         .canonicalize()
         .map_err(|error| cannot(format!("cannot look at {}: {error}", program.display())))?;
     let is_shown = |path: &Path| bindings.iter().any(|binding| path.starts_with(&binding.target));
-    let mut new = Vec::new();
-    if !is_shown(program) && !SYSTEM.iter().any(|folder| program.starts_with(folder)) {
+    let (mut new, mut links) = (Vec::new(), Vec::new());
+    let is_missing = !is_shown(program) && !SYSTEM.iter().any(|folder| program.starts_with(folder));
+    if is_missing && program.is_symlink() {
+        links.push((program.clone(), real.clone()));
+    } else if is_missing {
         new.push(Binding::new(&real, false, "the agent's program").at(program));
     }
     if !is_shown(&real) {
@@ -502,7 +522,7 @@ fn open_program(bindings: &mut Vec<Binding>, request: &SandboxRequest) -> Result
         new.push(Binding::new(folder, false, "the agent's program"));
     }
     bindings.extend(new);
-    Ok(())
+    Ok(links)
 }
 
 fn survey(

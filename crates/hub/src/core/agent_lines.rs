@@ -30,7 +30,8 @@ const MAX_RECREATIONS: usize = 32;
 /// `None` if it has none.
 fn without_sandbox_claim(line: &str) -> Option<String> {
     // Letters may be escaped.
-    if !line.contains(SANDBOX.name()) && !(line.contains(META) && line.contains("\\u00")) {
+    let may_claim = line.contains(SANDBOX.name()) || line.contains(META) && line.contains("\\u00");
+    if !may_claim {
         return None;
     }
     let mut message = serde_json::from_str::<serde_json::Value>(line).ok()?;

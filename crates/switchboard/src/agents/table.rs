@@ -574,8 +574,29 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         notes: &["writes files through the client although the client said that it does not do that"],
         sandbox: SandboxNeeds {
             state: &[".config/opencode", ".local/share/opencode", ".local/state/opencode"],
-            // Language servers that it has downloaded run also outside of a sandbox.
-            settings: &[".config/opencode", ".local/share/opencode/bin"],
+            // Not the whole folder: opencode writes a .gitignore there at its first start, and fails without it. Language
+            // servers that it has downloaded run also outside of a sandbox.
+            settings: &[
+                ".config/opencode/opencode.json",
+                ".config/opencode/opencode.jsonc",
+                ".config/opencode/config.json",
+                ".config/opencode/AGENTS.md",
+                ".config/opencode/agent",
+                ".config/opencode/agents",
+                ".config/opencode/command",
+                ".config/opencode/commands",
+                ".config/opencode/mode",
+                ".config/opencode/modes",
+                ".config/opencode/plugin",
+                ".config/opencode/plugins",
+                ".config/opencode/skill",
+                ".config/opencode/skills",
+                ".config/opencode/tool",
+                ".config/opencode/tools",
+                ".config/opencode/package.json",
+                ".config/opencode/node_modules",
+                ".local/share/opencode/bin",
+            ],
             hosts: &["models.dev", "opencode.ai"],
             ..SandboxNeeds::NONE
         },

@@ -469,6 +469,30 @@ fn a_hub_tells_the_same() {
     hub.end();
 }
 
+/// As npm and others install programs: a link leads to a file that finds the rest beside itself.
+#[test]
+fn a_program_behind_a_link_finds_its_other_files() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = project();
+    let file = place.write(
+        "prefix/lib/node_modules/tool/tool.sh",
+        "#!/bin/sh\ncat \"$(dirname \"$(readlink -f \"$0\")\")/data\"\n",
+    );
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+    place.write("prefix/lib/node_modules/tool/data", "found\n");
+    for folder in ["prefix/bin", "home/bin"] {
+        let link = place.write(format!("{folder}/other"), "").with_file_name("tool");
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        // Also when the private home has it from the last time.
+        for _ in 0..2 {
+            let (out, err) = texts(
+                &confined(&place, &["--mode", "workspace"], &[link.to_str().unwrap()]).output().unwrap(),
+            );
+            assert_eq!(out, "found\n", "{folder}: {err}");
+        }
+    }
+}
+
 #[test]
 fn git_is_used_as_before_in_a_project_with_hooks_of_its_own() {
     let place = project();
