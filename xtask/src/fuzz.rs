@@ -61,7 +61,7 @@ fn write_seeds(corpora: &Path) -> Result<(), String> {
 pub(crate) fn run(seconds: u32) -> Result<(), String> {
     let folder = root().join("fuzz");
     write_seeds(&folder.join("corpus"))?;
-    for target in ["bridge", "decode", "fold", "patch", "policy"] {
+    for target in ["bridge", "decode", "fold", "patch", "policy", "proxy"] {
         // The stable compiler does not support the sanitizer hooks that fuzzing needs.
         crate::run(
             Command::new("cargo")

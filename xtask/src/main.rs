@@ -13,6 +13,7 @@ mod package;
 mod prose;
 mod record;
 mod recordings;
+mod sandbox;
 mod setup;
 mod testing;
 mod toolchain;
@@ -33,6 +34,7 @@ cargo xtask bench-hub     put load on `switchboard serve` and on server and clie
 cargo xtask bench-log     compare a log at a NATS server with plain publishes and with the store, and two hubs with one
 cargo xtask recordings    record the conversations of the demo agent in fixtures/recordings anew
 cargo xtask bench-record  compare `switchboard bridge` with and without recording
+cargo xtask bench-sandbox measure what a sandbox costs: the start of a program, and `switchboard bridge` with and without it
 cargo xtask mutate        forget a field of a conversion, and see a test fail, for a sample of all fields; --all: for
                           every one; PLACE: for those in files whose path contains it
 cargo xtask dist          build the program with all features for an old glibc, and make the packages of a release in
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
         ["bench-bridge"] => bench::bridge(),
         ["bench-hub", ref names @ ..] => bench::hub(names),
         ["bench-log"] => bench::log(),
+        ["bench-sandbox"] => sandbox::bench(),
         ["mutate"] => mutate::mutate(None),
         ["mutate", "--all"] => mutate::mutate(Some("")),
         ["mutate", place] => mutate::mutate(Some(place)),

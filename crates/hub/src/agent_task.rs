@@ -283,6 +283,10 @@ impl AgentTask {
         while let Ok(Some(line)) = tokio::time::timeout(STDERR_DRAIN, errors.next()).await {
             self.stderr_line(line);
         }
+        // Those that its confinement found after its end.
+        while let Some(notice) = notices.as_mut().and_then(|notices| notices.try_recv().ok()) {
+            self.output.push(AgentEvent::Confinement(notice));
+        }
         if !self.output.is_empty() {
             let output = std::mem::take(&mut self.output);
             let _ = self.events.send(Event::AgentOutput { process: self.id, outputs: output }).await;

@@ -86,7 +86,8 @@ pub(crate) struct File {
 }
 
 const TOP: [&str; 5] = ["default", "login_shells", "mode", "rule", "sandbox"];
-const SANDBOX_KEYS: [&str; 13] = [
+const SANDBOX_KEYS: [&str; 14] = [
+    "backend",
     "mode",
     "network",
     "hosts",
@@ -102,10 +103,11 @@ const SANDBOX_KEYS: [&str; 13] = [
     "file_size",
 ];
 /// Names in a project that other programs run or obey. A sandbox keeps them from being changed.
-pub const PROTECTED_NAMES: [&str; 18] = [
+pub const PROTECTED_NAMES: [&str; 19] = [
     ".git/hooks",
     ".git/config",
     ".git/config.worktree",
+    ".git/commondir",
     ".git",
     ".gitmodules",
     ".husky",
@@ -259,6 +261,8 @@ impl Reader<'_> {
                         None => return self.fault(value.span(), "processes must be a number above 0"),
                     };
                 }
+                // Settings for others would hold less; there is nothing to store for the only one.
+                "backend" => self.parsed(value, backend)?,
                 "memory" => settings.memory = Some(self.parsed(value, size)?),
                 "file_size" => settings.file_size = Some(self.parsed(value, size)?),
                 other => {
@@ -621,6 +625,14 @@ fn variable(text: &str) -> Result<String, String> {
     }
     let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     if is_name { Ok(text.to_owned()) } else { Err(format!("{text:?} is not the name of a variable")) }
+}
+
+fn backend(text: &str) -> Result<(), String> {
+    match text {
+        "bubblewrap" => Ok(()),
+        "landlock" => Err("the backend \"landlock\" is not available; \"bubblewrap\" holds more".to_owned()),
+        other => Err(format!("the backend is \"bubblewrap\", not {other:?}")),
+    }
 }
 
 fn protected_name(text: &str) -> Result<String, String> {

@@ -159,9 +159,17 @@ impl HostPattern {
             }
     }
 
-    /// Returns whether it names exactly this address. Addresses of this machine are only reachable by such a pattern.
-    pub fn is_address(&self, address: IpAddr) -> bool {
-        self.name == HostName::Address(address)
+    /// Returns whether it names all hosts below a name.
+    pub fn is_many(&self) -> bool {
+        matches!(self.name, HostName::Below(_))
+    }
+
+    /// Returns the address that it names. Addresses of this machine are only reachable by such a pattern.
+    pub fn address(&self) -> Option<IpAddr> {
+        match &self.name {
+            HostName::Address(address) => Some(*address),
+            HostName::Exact(_) | HostName::Below(_) => None,
+        }
     }
 }
 
@@ -494,6 +502,7 @@ env = ["DATABASE_URL", "AWS_*"]
 sockets = ["$SSH_AUTH_SOCK"]
 unprotect = [".vscode"]
 nested = "auto"
+backend = "bubblewrap"
 processes = 1_000
 "#,
         );
@@ -528,6 +537,8 @@ processes = 1_000
             ("[sandbox]\nnested = \"yes\"\n", 2, "nested is"),
             ("[sandbox]\nprocesses = 0\n", 2, "must be a number above 0"),
             ("[sandbox]\nmemory = \"a lot\"\n", 2, "a size"),
+            ("[sandbox]\nbackend = \"landlock\"\n", 2, "is not available"),
+            ("[sandbox]\nbackend = \"none\"\n", 2, "the backend is"),
         ];
         for (text, line, wanted) in cases {
             let (found, message) = fault(text);

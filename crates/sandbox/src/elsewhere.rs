@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::process::Command;
 
 use switchboard_policy::{SandboxMode, SandboxNetwork};
@@ -18,6 +19,27 @@ pub struct Plan(Infallible);
 /// A sandbox, which this system cannot make.
 #[derive(Debug)]
 pub struct Sandbox(Infallible);
+
+/// A change of a file that other programs run or obey.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ProtectedChange {
+    /// The file or folder.
+    pub path: PathBuf,
+    /// True if it was missing before.
+    pub is_new: bool,
+}
+
+/// Compares protected names.
+#[derive(Debug)]
+pub struct Watch(Infallible);
+
+impl Watch {
+    /// Returns the changes since the last call.
+    pub fn changes(&mut self) -> Result<Vec<ProtectedChange>, String> {
+        match self.0 {}
+    }
+}
 
 impl Plan {
     /// Fails.
@@ -57,6 +79,16 @@ impl Plan {
 
     /// Returns the environment inside.
     pub fn environment(&self) -> Vec<(OsString, OsString)> {
+        match self.0 {}
+    }
+
+    /// Returns the folders of the session.
+    pub fn roots(&self) -> &[PathBuf] {
+        match self.0 {}
+    }
+
+    /// Returns the comparison of protected names, as of now.
+    pub fn watch(&self) -> Watch {
         match self.0 {}
     }
 

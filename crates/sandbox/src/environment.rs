@@ -36,6 +36,24 @@ pub const SANDBOX_VARIABLE: &str = "SWITCHBOARD_SANDBOX";
 /// Port of the proxy inside the sandbox.
 pub(crate) const PROXY_PORT: u16 = 3128;
 
+/// Variables beside `LD_*` by which the C library of a program loads or writes other files.
+const OF_LOADER: [&str; 8] = [
+    "GCONV_PATH",
+    "GETCONF_DIR",
+    "GLIBC_TUNABLES",
+    "HOSTALIASES",
+    "LOCPATH",
+    "MALLOC_TRACE",
+    "NLSPATH",
+    "RESOLV_HOST_CONF",
+];
+
+/// Returns whether a variable makes any program load or write files. bubblewrap runs outside of the sandbox and must not get
+/// it: the files may be ones that the agent has written.
+pub(crate) fn is_of_loader(name: &OsStr) -> bool {
+    name.to_str().is_some_and(|name| name.starts_with("LD_") || OF_LOADER.contains(&name))
+}
+
 /// Computes the environment from that of this process and the variables that the user has configured for the agent.
 /// Configured ones pass by themselves; `None` removes a variable.
 pub(crate) fn compute(

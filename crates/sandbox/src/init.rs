@@ -1,11 +1,14 @@
 //! The first process of a sandbox: `switchboard sandbox-init`. It applies what bubblewrap cannot, proves the sandbox from
 //! inside, and becomes the agent. If anything is missing, the agent does not start.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -15,6 +18,7 @@ use std::time::Duration;
 use rustix::fs::{Access, access};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
+use crate::identity::Identity;
 use crate::specification::{CONTROL, INSIDE, PROGRAM, Proof, ResourceLimits, SPECIFICATION, Specification};
 use crate::{scopes, seccomp};
 
@@ -80,7 +84,7 @@ fn confine(command: &[OsString]) -> Result<(), String> {
     restrict(&specification)?;
     prove(&specification.proof)?;
     tell("ready\n").map_err(|error| format!("cannot report to Switchboard: {error}"))?;
-    let error = Command::new(program).args(arguments).exec();
+    let error = Command::new(program).args(arguments).envs(specification.environment).exec();
     Err(format!("cannot start {}: {error}", Path::new(program).display()))
 }
 
@@ -192,7 +196,19 @@ async fn relay_port(listener: tokio::net::TcpListener, socket: PathBuf) {
 
 /// Proves from inside that the sandbox holds. Fails with the first miss.
 fn prove(proof: &Proof) -> Result<(), String> {
-    let Proof { outside, hidden, read_only, writable, port, abstract_socket } = proof;
+    let Proof {
+        outside,
+        hidden,
+        read_only,
+        writable,
+        port,
+        abstract_socket,
+        identities,
+        mount_points,
+        namespaces,
+        has_no_namespaces,
+    } = proof;
+    prove_namespaces(namespaces, *has_no_namespaces)?;
     for path in outside {
         if File::open(path).is_ok() {
             return Err(format!("{} can be opened", path.display()));
@@ -239,8 +255,71 @@ fn prove(proof: &Proof) -> Result<(), String> {
             return Err("abstract sockets of the machine can be reached".to_owned());
         }
     }
+    for (path, wanted) in identities {
+        if Identity::of(path)? != *wanted {
+            return Err(format!("{} has been replaced meanwhile", path.display()));
+        }
+    }
+    let table =
+        fs::read("/proc/self/mountinfo").map_err(|error| format!("cannot read the mounts: {error}"))?;
+    let mounted = mounted(&table);
+    for (path, may_be_writable) in mount_points {
+        match mounted.get(path) {
+            None => return Err(format!("{} is not mounted", path.display())),
+            Some(true) if !may_be_writable => return Err(format!("{} is not read-only", path.display())),
+            Some(_) => {}
+        }
+    }
     prove_status()?;
     prove_descriptors()
+}
+
+/// Returns the mount points in a table of the kernel, which escapes some bytes as octal numbers, and whether they are writable.
+/// Of several mounts at one path, the last one counts.
+fn mounted(table: &[u8]) -> HashMap<PathBuf, bool> {
+    let unescaped = |text: &[u8]| {
+        let (mut bytes, mut at) = (Vec::new(), 0);
+        while let Some(byte) = text.get(at) {
+            let digits = text.get(at + 1..at + 4).filter(|_| *byte == b'\\');
+            let number =
+                digits.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
+            bytes.push(number.unwrap_or(*byte));
+            at += if number.is_some() { 4 } else { 1 };
+        }
+        PathBuf::from(OsString::from_vec(bytes))
+    };
+    let lines = table.split(|byte| *byte == b'\n').filter_map(|line| {
+        let mut words = line.split(|byte| *byte == b' ').skip(4);
+        let (path, options) = (words.next()?, words.next()?);
+        let is_read_only = options.split(|byte| *byte == b',').any(|option| option == b"ro");
+        Some((unescaped(path), !is_read_only))
+    });
+    lines.collect()
+}
+
+/// Proves that this process has namespaces and a session of its own.
+fn prove_namespaces(outside: &[(String, PathBuf)], has_none: bool) -> Result<(), String> {
+    for (name, theirs) in outside {
+        let ours = fs::read_link(Path::new("/proc/self/ns").join(name))
+            .map_err(|error| format!("cannot read the namespace {name}: {error}"))?;
+        if ours == *theirs {
+            return Err(format!("the namespace {name} is that of the machine"));
+        }
+    }
+    // Without a session of its own, it has none that this namespace of processes knows.
+    match nix::unistd::getsid(None) {
+        Ok(session) if session.as_raw() > 0 => {}
+        _ => return Err("the terminal session is that of Switchboard".to_owned()),
+    }
+    if has_none {
+        // If it succeeds, this process ends.
+        match nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWUSER) {
+            Ok(()) => return Err("user namespaces can be made".to_owned()),
+            Err(nix::errno::Errno::EINVAL) => return Err("cannot try to make a user namespace".to_owned()),
+            Err(_) => {}
+        }
+    }
+    Ok(())
 }
 
 /// Proves the state of this process by the kernel's own words.
@@ -284,6 +363,11 @@ fn prove_descriptors() -> Result<(), String> {
         if number > 2 && !is_this {
             return Err(format!("descriptor {number} was inherited: {}", target.display()));
         }
+        // Programs inside could open a file again with more rights, and leave by a folder.
+        let kind = fs::metadata(entry.path()).map(|metadata| metadata.file_type());
+        if number <= 2 && kind.is_ok_and(|kind| kind.is_dir() || kind.is_file() || kind.is_block_device()) {
+            return Err(format!("descriptor {number} is a file outside: {}", target.display()));
+        }
     }
     Ok(())
 }
@@ -291,6 +375,13 @@ fn prove_descriptors() -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn mount_points_are_read_with_their_escapes() {
+        let table = b"36 35 98:0 / / rw - ext4 /dev/a rw\n37 36 98:0 /x /a\\040b\\134c ro,nosuid shared:1 - ext4 /dev/a rw\n";
+        let wanted = HashMap::from([("/".into(), true), ("/a b\\c".into(), false)]);
+        assert_eq!(mounted(table), wanted);
+    }
 
     #[test]
     fn the_status_must_be_complete() {

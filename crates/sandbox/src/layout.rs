@@ -167,12 +167,15 @@ pub(crate) struct LayoutParts {
     pub(crate) closed: Vec<ClosedPath>,
     /// An empty folder on the machine.
     pub(crate) empty_folder: PathBuf,
+    /// True if nothing is mounted over `/proc`: the kernel lets nobody mount another one below a covered one, which the
+    /// agent's own sandbox needs.
+    pub(crate) has_plain_processes: bool,
 }
 
 impl Layout {
     /// Computes the mounts. Fails if there are too many, or if a rule hides a folder of the session.
     pub(crate) fn compute(parts: LayoutParts) -> Result<Layout, String> {
-        let LayoutParts { links, bindings, closed, empty_folder } = parts;
+        let LayoutParts { links, bindings, closed, empty_folder, has_plain_processes } = parts;
         // One binding for each target: the writable one, because it was named as such.
         let mut by_target: BTreeMap<PathBuf, Binding> = BTreeMap::new();
         for mut binding in bindings {
@@ -236,12 +239,14 @@ impl Layout {
         // Stable: of equal depth, the order above.
         mounts.sort_by_key(|(depth, _)| *depth);
         let mut mounts: Vec<Mount> = mounts.into_iter().map(|(_, mount)| mount).collect();
-        // As uid 0 bubblewrap leaves parts of it writable.
-        mounts.push(Mount::Bind {
-            source: "/proc/sys".into(),
-            target: "/proc/sys".into(),
-            is_writable: false,
-        });
+        if !has_plain_processes {
+            // As uid 0 bubblewrap leaves parts of it writable.
+            mounts.push(Mount::Bind {
+                source: "/proc/sys".into(),
+                target: "/proc/sys".into(),
+                is_writable: false,
+            });
+        }
         mounts.push(Mount::Sealed("/".into()));
         let closed = closed.into_iter().map(|(_, closed)| closed).collect();
         Ok(Layout { mounts, closed, bindings })
@@ -283,6 +288,46 @@ impl Layout {
             Some(binding) => ("read-only", binding.because.clone()),
             None => ("not there", "nothing opens it".to_owned()),
         }
+    }
+}
+
+/// Words of programs for the errors of a closed path: EROFS, EACCES and EBUSY.
+const REFUSALS: [&str; 6] =
+    ["read-only file system", "permission denied", "device or resource busy", "erofs", "eacces", "ebusy"];
+/// Maximum number of words of a line that are looked at.
+const MAX_WORDS: usize = 200;
+
+/// Returns whether a text may tell of a closed path.
+pub fn may_tell_of_closed_path(text: &str) -> bool {
+    let lower = text.to_ascii_lowercase();
+    REFUSALS.iter().any(|words| lower.contains(words))
+}
+
+impl Layout {
+    /// Returns the closed path that the output of a program names next to the words of a refusal, with the access and the
+    /// reason. A guess, for people only: the kernel reports no refused files.
+    pub fn told_of(&self, output: &str, roots: &[PathBuf]) -> Option<(PathBuf, &'static str, String)> {
+        output.lines().filter(|line| may_tell_of_closed_path(line)).find_map(|line| {
+            let is_end =
+                |letter: char| letter.is_whitespace() || "'\"`:,;()[]{}<>=\u{2018}\u{2019}".contains(letter);
+            line.split(is_end).filter(|word| !word.is_empty()).take(MAX_WORDS).find_map(|word| {
+                let word = Path::new(word);
+                let closed = |path: PathBuf| {
+                    let (access, because) = self.explain(&path);
+                    matches!(access, "hidden" | "read-only").then_some((path, access, because))
+                };
+                if word.is_absolute() {
+                    return closed(word.to_owned());
+                }
+                let below = roots.iter().find_map(|root| closed(root.join(word)));
+                below.or_else(|| {
+                    // Relative to another folder.
+                    let path =
+                        self.closed.iter().map(|closed| &closed.path).find(|path| path.ends_with(word))?;
+                    closed(path.clone())
+                })
+            })
+        })
     }
 }
 
@@ -377,6 +422,7 @@ mod tests {
                 .map(|(path, folder, effect)| ClosedPath::new(path, *folder, *effect, "test"))
                 .collect(),
             empty_folder: "/empty".into(),
+            has_plain_processes: false,
         }
     }
 
@@ -429,6 +475,48 @@ mod tests {
         assert_eq!(layout.explain(Path::new("/srv")).0, "not there");
     }
 
+    /// Whole layouts as they are written down, so that a change of any mount or of the order is seen in a review.
+    #[test]
+    fn layouts_are_as_written_down() {
+        let usual =
+            [("/usr", false), ("/etc", false), ("/home/u/.gitconfig", false), ("/home/u/.cargo/bin", false)];
+        let workspace = parts(
+            &[&usual[..], &[("/home/u/project", true), ("/home/u/.claude", true), ("/data", false)]].concat(),
+            &[
+                ("/home/u/project/.git/hooks", true, PathEffect::ReadOnly),
+                ("/home/u/project/.git/config", false, PathEffect::ReadOnly),
+                ("/home/u/project/.env", false, PathEffect::Hidden),
+                ("/home/u/project/deep/er/secrets", true, PathEffect::Hidden),
+                ("/home/u/project/deep/er/secrets/key", false, PathEffect::ReadOnly),
+                ("/home/u/.claude/settings.json", false, PathEffect::ReadOnly),
+                ("/home/u/.ssh", true, PathEffect::Hidden),
+                ("/data/hidden", true, PathEffect::Hidden),
+                ("/etc/shadow", false, PathEffect::Hidden),
+            ],
+        );
+        let worktree = parts(
+            &[&usual[..], &[("/home/u/tree", true), ("/home/u/main/.git", true)]].concat(),
+            &[
+                ("/home/u/tree/.git", false, PathEffect::ReadOnly),
+                ("/home/u/main/.git/hooks", true, PathEffect::ReadOnly),
+                ("/home/u/main/.git/worktrees/tree/commondir", false, PathEffect::ReadOnly),
+            ],
+        );
+        let mut text = String::new();
+        for (name, mut parts, is_nested) in
+            [("workspace", workspace, false), ("linked worktree, own sandbox", worktree, true)]
+        {
+            parts.has_plain_processes = is_nested;
+            let private = |source: &str, target: &str| {
+                Binding::new(source, true, "private").at(target).part(Part::Private)
+            };
+            parts.bindings.extend([private("/run-1/tmp", "/tmp"), private("/kept/home", "/home/u")]);
+            let layout = Layout::compute(parts).unwrap();
+            text.push_str(&format!("# {name}\n{}\n", shown(&layout).join("\n")));
+        }
+        assert_eq!(text, include_str!("layout/golden.txt"), "{text}");
+    }
+
     #[test]
     fn a_closed_path_is_closed_under_each_name() {
         let mut both = parts(&[("/data/w", true)], &[("/data/w/.env", false, PathEffect::Hidden)]);
@@ -453,6 +541,36 @@ mod tests {
         );
         assert!(at("--ro-bind /dev/null /w/.claude/key").is_some(), "{shown:?}");
         assert!(!shown.contains(&"--bind /w/.claude /w/.claude".to_owned()), "{shown:?}");
+    }
+
+    #[test]
+    fn output_tells_of_closed_paths_next_to_a_refusal_only() {
+        let layout = Layout::compute(parts(
+            &[("/w", true), ("/usr", false)],
+            &[("/w/sub/.env", false, PathEffect::Hidden), ("/w/.git/hooks", true, PathEffect::ReadOnly)],
+        ))
+        .unwrap();
+        let roots = [PathBuf::from("/w")];
+        let told = |text: &str| {
+            layout.told_of(text, &roots).map(|(path, access, _)| (path.display().to_string(), access))
+        };
+        let some = |path: &str, access| Some((path.to_owned(), access));
+        assert_eq!(told("cat: /w/sub/.env: Permission denied"), some("/w/sub/.env", "hidden"));
+        assert_eq!(told("cat: .env: Permission denied"), some("/w/sub/.env", "hidden"));
+        assert_eq!(
+            told("x\ntouch: cannot touch '.git/hooks/a': Read-only file system\n"),
+            some("/w/.git/hooks/a", "read-only")
+        );
+        assert_eq!(told("Error: EROFS: read-only file system, open '/usr/x'"), some("/usr/x", "read-only"));
+        for text in [
+            "cat: /w/sub/.env: No such file",
+            "cat: other: Permission denied",
+            "cat: .envrc: Permission denied",
+            "/w/sub/.env is there\nPermission denied",
+            "",
+        ] {
+            assert_eq!(told(text), None, "{text}");
+        }
     }
 
     #[test]

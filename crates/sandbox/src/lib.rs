@@ -17,6 +17,10 @@ mod bubblewrap;
 mod elsewhere;
 mod environment;
 #[cfg(target_os = "linux")]
+mod git_config;
+#[cfg(target_os = "linux")]
+mod identity;
+#[cfg(target_os = "linux")]
 mod init;
 mod layout;
 #[cfg(target_os = "linux")]
@@ -34,6 +38,8 @@ mod seccomp;
 mod specification;
 #[cfg(target_os = "linux")]
 mod survey;
+#[cfg(target_os = "linux")]
+mod watch;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -41,11 +47,11 @@ use std::path::PathBuf;
 use switchboard_policy::{PathRules, SandboxMode, SandboxSettings};
 
 #[cfg(not(target_os = "linux"))]
-pub use self::elsewhere::{Plan, Sandbox, init, machine};
+pub use self::elsewhere::{Plan, ProtectedChange, Sandbox, Watch, init, machine};
 pub use self::environment::SANDBOX_VARIABLE;
 #[cfg(target_os = "linux")]
 pub use self::init::run as init;
-pub use self::layout::{Binding, ClosedPath, Layout, Mount};
+pub use self::layout::{Binding, ClosedPath, Layout, Mount, may_tell_of_closed_path};
 #[cfg(target_os = "linux")]
 pub use self::machine::machine;
 #[cfg(target_os = "linux")]
@@ -56,6 +62,8 @@ pub use self::proxy::{
 };
 #[cfg(target_os = "linux")]
 pub use self::sandbox::Sandbox;
+#[cfg(target_os = "linux")]
+pub use self::watch::{ProtectedChange, Watch};
 
 /// A request for a sandbox.
 #[derive(Debug)]
@@ -110,6 +118,8 @@ pub struct Places {
     pub data: PathBuf,
     /// Files and folders of Switchboard that no sandbox shows: store, configuration, tokens.
     pub closed: Vec<PathBuf>,
+    /// Files of rules, which no sandbox can change, wherever they are.
+    pub rules: Vec<PathBuf>,
     /// Ports on which this program listens.
     pub ports: Vec<u16>,
 }

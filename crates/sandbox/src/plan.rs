@@ -3,18 +3,19 @@
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Component, Path, PathBuf};
 
 use switchboard_policy::{HostPattern, PathEffect, SandboxMode, SandboxNetwork, SandboxSettings};
 
 use crate::bubblewrap::{self, Bubblewrap};
 use crate::environment::{self, PROXY_PORT};
 use crate::layout::{Binding, ClosedPath, Layout, LayoutParts, Part};
-use crate::proxy::{AllowedHosts, OnDenied, PACKAGE_REGISTRIES};
+use crate::proxy::{AllowedHosts, OnDenied, PACKAGE_REGISTRIES, is_own_address};
 use crate::sandbox::Sandbox;
 use crate::specification::{INSIDE, PROGRAM};
-use crate::survey::{Found, Survey, common_git_folder};
+use crate::survey::{Found, Survey, SurveyOptions, common_git_folder};
+use crate::watch::Watch;
 use crate::{AgentNeeds, Places, SandboxError, SandboxRequest, scopes};
 
 /// Folders at the top that every program needs, as they are.
@@ -50,6 +51,9 @@ const TOOLCHAINS: [&str; 19] = [
     ".local/lib/node_modules",
 ];
 
+/// The reason of bindings of sockets.
+const SOCKETS: &str = "`sockets` in the rules";
+
 /// The plan of a sandbox: everything that is known before anything is created.
 #[derive(Debug)]
 pub struct Plan {
@@ -62,6 +66,8 @@ pub struct Plan {
     pub(crate) hosts: AllowedHosts,
     /// Bindings besides the private folders.
     pub(crate) bindings: Vec<Binding>,
+    /// Links, each with its content.
+    pub(crate) links: Vec<(PathBuf, PathBuf)>,
     pub(crate) found: Found,
     pub(crate) gaps: Vec<String>,
 }
@@ -80,7 +86,9 @@ fn expanded(text: &str, home: &Path) -> PathBuf {
 
 impl Plan {
     /// Computes the sandbox of a request. Fails if it cannot be enforced.
-    pub fn new(request: SandboxRequest) -> Result<Self, SandboxError> {
+    pub fn new(mut request: SandboxRequest) -> Result<Self, SandboxError> {
+        request.roots = request.roots.iter().map(|root| plain(root)).collect();
+        request.working_directory = request.working_directory.as_deref().map(plain);
         let home = request.places.home.clone();
         if !home.is_absolute() {
             return Err(cannot("HOME is not an absolute path"));
@@ -97,7 +105,12 @@ impl Plan {
             check_root(root, &home, &request.places)?;
         }
         let real_roots: Vec<PathBuf> = roots.iter().filter_map(|root| root.canonicalize().ok()).collect();
-        let bubblewrap = Bubblewrap::find(&real_roots).map_err(|reason| {
+        // Neither a folder of the session nor another one that the agent writes may have it.
+        let written = settings.write.iter().map(|path| expanded(path, &home));
+        let written = written.chain(needs.state.iter().map(|path| home.join(path)));
+        let mut writable = real_roots.clone();
+        writable.extend(written.filter_map(|path| path.canonicalize().ok()));
+        let bubblewrap = Bubblewrap::find(&writable).map_err(|reason| {
             let advice = bubblewrap::advice(&reason);
             let error = cannot(reason);
             advice.map_or(error.clone(), |advice| error.advice(advice))
@@ -112,9 +125,20 @@ impl Plan {
             }
             gaps.push("no Landlock scopes: the kernel is older than 6.12".to_owned());
         }
+        if let Some(port) = own_port(settings, &request.places) {
+            return Err(cannot(format!(
+                "`hosts` in the rules names port {port} of this machine, on which Switchboard listens"
+            )));
+        }
         let is_nested = settings.nested.unwrap_or(needs.nests && *mode != SandboxMode::Strict);
         if is_nested {
             gaps.push("protected names: told, not stopped (the agent may make namespaces)".to_owned());
+            if rustix::process::geteuid().is_root() {
+                gaps.push(
+                    "a sandbox of the agent's own fails for root, which the kernel does not let map users"
+                        .to_owned(),
+                );
+            }
         }
         if network == SandboxNetwork::All {
             gaps.push("network: everything, including the loopback of this machine".to_owned());
@@ -129,7 +153,7 @@ impl Plan {
         open_system(&mut bindings);
         open_home(&mut bindings, &home, *mode, needs);
         open_roots(&mut bindings, &home, settings, &request)?;
-        open_program(&mut bindings, &request)?;
+        let links = open_program(&mut bindings, &request)?;
         if network == SandboxNetwork::All {
             // The names of hosts are looked up inside.
             if let Ok(real) = Path::new("/etc/resolv.conf").canonicalize()
@@ -138,12 +162,26 @@ impl Plan {
                 bindings.push(Binding::new(real, false, "network = \"all\""));
             }
         }
+        check_bindings(&bindings, &request.places)?;
         let found = survey(&request, &bindings, &home, &real_roots)?;
+        gaps.extend(found.gaps.iter().cloned());
         if !found.links.is_empty() {
             let names: Vec<String> = found.links.iter().map(|path| path.display().to_string()).collect();
             gaps.push(format!("protected links can be replaced: {}", names.join(", ")));
         }
-        Ok(Plan { home, network, is_nested, has_scopes, bubblewrap, hosts, bindings, found, gaps, request })
+        Ok(Plan {
+            home,
+            network,
+            is_nested,
+            has_scopes,
+            bubblewrap,
+            hosts,
+            bindings,
+            links,
+            found,
+            gaps,
+            request,
+        })
     }
 
     /// Returns the layout as it will be. Private folders have the paths of an example.
@@ -172,8 +210,33 @@ impl Plan {
         let mut closed = self.found.closed.clone();
         closed.extend(closed_settings());
         let links = SYSTEM.iter().filter_map(|path| Some((PathBuf::from(path), fs::read_link(path).ok()?)));
-        let parts = LayoutParts { links: links.collect(), bindings, closed, empty_folder: run.join("empty") };
+        let parts = LayoutParts {
+            links: links.chain(self.links.iter().cloned()).collect(),
+            bindings,
+            closed,
+            empty_folder: run.join("empty"),
+            // Others than root can write nothing there anyway.
+            has_plain_processes: self.is_nested && !rustix::process::geteuid().is_root(),
+        };
         Layout::compute(parts).map_err(SandboxError::new)
+    }
+
+    /// Returns the folders of the session.
+    pub fn roots(&self) -> &[PathBuf] {
+        &self.request.roots
+    }
+
+    /// Returns the comparison of protected names, as of now.
+    pub fn watch(&self) -> Watch {
+        let SandboxRequest { roots, settings, needs, .. } = &self.request;
+        Watch::new(
+            roots.iter().filter_map(|root| root.canonicalize().ok()).collect(),
+            self.home.clone(),
+            settings.unprotect.clone(),
+            needs.settings.iter().map(|name| self.home.join(name)).collect(),
+            self.is_nested,
+            self.found.names.iter().cloned(),
+        )
     }
 
     /// Returns the hosts that can be reached.
@@ -183,7 +246,11 @@ impl Plan {
 
     /// Describes the sandbox in one line.
     pub fn summary(&self) -> String {
-        let roots: Vec<String> = self.request.roots.iter().map(|root| root.display().to_string()).collect();
+        let shown = |root: &PathBuf| match root.canonicalize() {
+            Ok(real) if real != *root => format!("{} ({})", root.display(), real.display()),
+            _ => root.display().to_string(),
+        };
+        let roots: Vec<String> = self.request.roots.iter().map(shown).collect();
         let roots = if roots.is_empty() { "no folder".to_owned() } else { roots.join(", ") };
         let network = match self.network {
             SandboxNetwork::None => "no network".to_owned(),
@@ -284,6 +351,72 @@ fn check_root(root: &Path, home: &Path, places: &Places) -> Result<(), SandboxEr
     Ok(())
 }
 
+/// Returns a folder as a path without `.` and `..`, which would be mounted at other places than they name.
+fn plain(folder: &Path) -> PathBuf {
+    let is_plain = folder.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+    match folder.canonicalize() {
+        Ok(real) if !is_plain => real,
+        _ => folder.to_owned(),
+    }
+}
+
+/// Returns a port of this machine that `hosts` names and on which Switchboard listens.
+fn own_port(settings: &SandboxSettings, places: &Places) -> Option<u16> {
+    let is_named = |port: u16| {
+        let is_here = |host: &HostPattern| {
+            host.address()
+                .is_some_and(|address| host.matches(&address.to_string(), port) && is_own_address(address))
+        };
+        settings.hosts.iter().any(is_here)
+    };
+    places.ports.iter().copied().find(|port| is_named(*port))
+}
+
+/// Refuses bindings that show files of Switchboard, whatever opens them: a link may lead there.
+fn check_bindings(bindings: &[Binding], places: &Places) -> Result<(), SandboxError> {
+    let own = places.closed.iter().chain([&places.data]);
+    let own: Vec<PathBuf> =
+        own.flat_map(|path| [Some(path.clone()), path.canonicalize().ok()]).flatten().collect();
+    for Binding { source, is_writable, because, .. } in bindings {
+        let is_socket = fs::metadata(source).is_ok_and(|metadata| metadata.file_type().is_socket());
+        let shows = |own: &&PathBuf| {
+            own.starts_with(source) || source.starts_with(own) && (*is_writable || is_socket)
+        };
+        if let Some(own) = own.iter().find(shows) {
+            let text =
+                format!("{} ({because}) would show {} of Switchboard", source.display(), own.display());
+            return Err(cannot(text));
+        }
+    }
+    Ok(())
+}
+
+/// Returns files of Switchboard that are closed even inside a folder of the session, such as targets of links in its
+/// configuration.
+fn own_files(request: &SandboxRequest) -> Vec<ClosedPath> {
+    let mut closed = Vec::new();
+    let mut close = |path: &Path, effect, because: &str| {
+        if let Ok(real) = path.canonicalize() {
+            let is_folder = real.is_dir();
+            closed.push(ClosedPath::new(real, is_folder, effect, because));
+        }
+    };
+    for folder in &request.places.closed {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
+                close(&entry.path(), PathEffect::Hidden, "a file of Switchboard");
+            }
+        }
+    }
+    for file in &request.places.rules {
+        close(file, PathEffect::ReadOnly, "a file of rules");
+    }
+    close(&request.init, PathEffect::ReadOnly, "the program of Switchboard");
+    // Builds for those whom its rules trust, with a network of its own.
+    close(Path::new("/nix/var/nix/daemon-socket"), PathEffect::Hidden, "the socket of the Nix daemon");
+    closed
+}
+
 /// Opens the folders of the system that are not links.
 fn open_system(bindings: &mut Vec<Binding>) {
     for path in SYSTEM.map(Path::new) {
@@ -359,21 +492,27 @@ fn open_roots(
         let real = path
             .canonicalize()
             .map_err(|error| cannot(format!("`sockets` in the rules names {}: {error}", path.display())))?;
-        bindings.push(Binding::new(real, false, "`sockets` in the rules").at(path));
+        bindings.push(Binding::new(real, false, SOCKETS).at(path));
     }
     Ok(())
 }
 
 /// Opens the agent's own program, wherever it is installed: its file, or the folder of packages or the virtual environment
-/// that has it.
-fn open_program(bindings: &mut Vec<Binding>, request: &SandboxRequest) -> Result<(), SandboxError> {
+/// that has it. Returns the links that lead to it: many programs look for their other files where they lead.
+fn open_program(
+    bindings: &mut Vec<Binding>,
+    request: &SandboxRequest,
+) -> Result<Vec<(PathBuf, PathBuf)>, SandboxError> {
     let program = &request.program;
     let real = program
         .canonicalize()
         .map_err(|error| cannot(format!("cannot look at {}: {error}", program.display())))?;
     let is_shown = |path: &Path| bindings.iter().any(|binding| path.starts_with(&binding.target));
-    let mut new = Vec::new();
-    if !is_shown(program) && !SYSTEM.iter().any(|folder| program.starts_with(folder)) {
+    let (mut new, mut links) = (Vec::new(), Vec::new());
+    let is_missing = !is_shown(program) && !SYSTEM.iter().any(|folder| program.starts_with(folder));
+    if is_missing && program.is_symlink() {
+        links.push((program.clone(), real.clone()));
+    } else if is_missing {
         new.push(Binding::new(&real, false, "the agent's program").at(program));
     }
     if !is_shown(&real) {
@@ -383,7 +522,7 @@ fn open_program(bindings: &mut Vec<Binding>, request: &SandboxRequest) -> Result
         new.push(Binding::new(folder, false, "the agent's program"));
     }
     bindings.extend(new);
-    Ok(())
+    Ok(links)
 }
 
 fn survey(
@@ -406,13 +545,24 @@ fn survey(
         .filter(|binding| !roots.iter().any(|root| binding.source.starts_with(root)))
         .map(|binding| binding.source.clone())
         .collect();
-    let mut survey = Survey::new(rules, &settings.unprotect);
+    let sockets: Vec<PathBuf> = bindings
+        .iter()
+        .filter(|binding| binding.because == SOCKETS)
+        .map(|binding| binding.source.clone())
+        .collect();
+    let mut survey = Survey::new(SurveyOptions {
+        rules: Some(rules),
+        unprotected: &settings.unprotect,
+        sockets: &sockets,
+        home: Some(home),
+    });
     for root in roots {
         if let Some(common) = common_git_folder(root) {
             survey.protect_common_folder(&common).map_err(SandboxError::new)?;
         }
     }
-    let mut found = survey.search(roots, &searched, home.to_str()).map_err(SandboxError::new)?;
+    let mut found = survey.search(roots, &searched).map_err(SandboxError::new)?;
+    found.closed.extend(own_files(request));
     for name in &needs.settings {
         if let Ok(real) = home.join(name).canonicalize() {
             let is_folder = real.is_dir();

@@ -23,9 +23,13 @@ pub use self::request::{
 };
 
 /// Maximum number of connections at a time.
-const MAX_CONNECTIONS: usize = 512;
+const MAX_CONNECTIONS: usize = 256;
 /// Time for a client to send its request, and for a host to accept a connection.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// `EAFNOSUPPORT` of Linux: this machine has no IPv6.
+const NO_FAMILY: i32 = 97;
+/// Pause after a failed `accept`: other connections close meanwhile.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Maximum number of hosts whose refusals are counted.
 const MAX_DENIED: usize = 1024;
 
@@ -65,11 +69,21 @@ impl AllowedHosts {
             self.patterns.iter().find(|(pattern, _)| pattern.matches(&target.host, target.port))?;
         self.settings.keeps_host(&target.host, target.port).then_some(because)
     }
+}
 
-    /// Returns whether an address may be connected to, although it may belong to this machine.
-    fn names_address(&self, address: IpAddr) -> bool {
-        self.patterns.iter().any(|(pattern, _)| pattern.is_address(address))
-    }
+/// Returns whether an address is one of this machine: its loopback, or one of an interface.
+pub(crate) fn is_own_address(address: IpAddr) -> bool {
+    let address = address.to_canonical();
+    // Only an address of an own interface can be bound. Any other failure leaves it open, so it counts as one.
+    address.is_loopback()
+        || address.is_unspecified()
+        || match UdpSocket::bind(SocketAddr::new(address, 0)) {
+            Ok(_) => true,
+            Err(error) => {
+                error.kind() != std::io::ErrorKind::AddrNotAvailable
+                    && error.raw_os_error() != Some(NO_FAMILY)
+            }
+        }
 }
 
 /// Returns the reason why an address is refused unless it is listed itself.
@@ -85,8 +99,7 @@ fn closed_address(address: IpAddr) -> Option<&'static str> {
         Some("it is a link-local or multicast address")
     } else if METADATA.iter().any(|known| known.parse() == Ok(address)) {
         Some("it is the address of a metadata service")
-    } else if UdpSocket::bind(SocketAddr::new(address, 0)).is_ok() {
-        // Only an address of an own interface can be bound.
+    } else if is_own_address(address) {
         Some("it is an address of this machine")
     } else {
         None
@@ -109,6 +122,12 @@ impl DeniedHost {
     /// Creates a refusal.
     pub fn new(host: impl Into<String>, count: u64, reason: impl Into<String>) -> Self {
         DeniedHost { host: host.into(), count, reason: reason.into() }
+    }
+
+    /// Returns the refusal with another number.
+    #[must_use]
+    pub fn with_count(&self, count: u64) -> Self {
+        DeniedHost { count, ..self.clone() }
     }
 }
 
@@ -192,34 +211,50 @@ async fn serve(
     let Ok(listener) = bound(listener) else { return };
     for (port, listener) in ports {
         if let Ok(listener) = bound(listener) {
-            tokio::spawn(forward_port(port, listener));
+            tokio::spawn(forward_port(port, listener, Arc::clone(shared)));
         }
     }
     loop {
         let stream = tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => stream,
-                Err(_) => return,
+                Err(_) => {
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
             },
             _ = ended.changed() => return,
         };
-        if shared.connections.fetch_add(1, Ordering::Relaxed) >= MAX_CONNECTIONS {
-            shared.connections.fetch_sub(1, Ordering::Relaxed);
-            continue;
-        }
+        // Above the limit, a connection is closed at once.
+        let Some(place) = shared.place() else { continue };
         let shared = Arc::clone(shared);
         tokio::spawn(async move {
             // A connection that fails is closed, which its client sees.
             let _ = shared.connection(stream).await;
-            shared.connections.fetch_sub(1, Ordering::Relaxed);
+            drop(place);
         });
     }
 }
 
+/// A place among the connections of a sandbox.
+struct Place(Arc<Shared>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Forwards connections to a port of the machine's loopback.
-async fn forward_port(port: u16, listener: UnixListener) {
-    while let Ok((mut stream, _)) = listener.accept().await {
+async fn forward_port(port: u16, listener: UnixListener, shared: Arc<Shared>) {
+    loop {
+        let Ok((mut stream, _)) = listener.accept().await else {
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        let Some(place) = shared.place() else { continue };
         tokio::spawn(async move {
+            let _place = place;
             if let Ok(mut host) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await {
                 let _ = copy_bidirectional(&mut stream, &mut host).await;
             }
@@ -235,6 +270,12 @@ struct Refusal {
 }
 
 impl Shared {
+    /// Returns a place for one more connection; `None` if all are taken.
+    fn place(self: &Arc<Self>) -> Option<Place> {
+        let place = Place(Arc::clone(self));
+        (self.connections.fetch_add(1, Ordering::Relaxed) < MAX_CONNECTIONS).then_some(place)
+    }
+
     async fn connection(&self, mut stream: UnixStream) -> std::io::Result<()> {
         let mut head = Vec::new();
         let read = timeout(PATIENCE, async {
@@ -368,9 +409,9 @@ impl Shared {
         };
         let mut last = failed(format!("{} has no address", target.host));
         for address in found {
-            if let Some(reason) =
-                closed_address(address.ip()).filter(|_| !self.allowed.names_address(address.ip()))
-            {
+            // No name leads to such an address, only the address itself.
+            let is_named = target.address() == Some(address.ip());
+            if let Some(reason) = closed_address(address.ip()).filter(|_| !is_named) {
                 self.deny(target, reason);
                 last = forbidden(format!("{} leads to {}: {reason}", target.host, address.ip()));
                 continue;

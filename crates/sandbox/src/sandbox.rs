@@ -1,5 +1,6 @@
 //! A sandbox for one program: its folders, sockets, proxy and command line.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
 use std::io::{Read, Seek, Write};
@@ -20,8 +21,9 @@ use switchboard_policy::{PathEffect, SandboxMode, SandboxNetwork, SandboxSetting
 
 use crate::SandboxError;
 use crate::bubblewrap;
-use crate::environment::PROXY_PORT;
-use crate::layout::{Layout, Part, shown_by};
+use crate::environment::{PROXY_PORT, is_of_loader};
+use crate::identity::Identity;
+use crate::layout::{Layout, Mount, Part, shown_by};
 use crate::plan::{Plan, cannot, roots_hash};
 use crate::proxy::{OnDenied, Proxy};
 use crate::specification::{
@@ -225,6 +227,8 @@ impl Sandbox {
             .map_err(|error| failed(error.into()))?;
         let mut command = Command::new(program);
         command.arg("--args").arg(file.as_raw_fd().to_string()).arg("--").args(inner);
+        // bubblewrap runs outside: nothing that it looks up relative to its folder may be of the agent.
+        command.current_dir("/");
         command.env_clear().envs(environment.iter().map(|(name, value)| (name, value)));
         Ok((command, file.into()))
     }
@@ -364,13 +368,29 @@ fn specification(
     let name = readiness.abstract_socket.local_addr().ok();
     let name = name.as_ref().and_then(|address| address.as_abstract_name());
     let abstract_socket = name.map(|name| String::from_utf8_lossy(name).into_owned());
+    let (_, environment) = environments(plan);
+    let names = ["user", "pid", "mnt", "ipc", "uts", "cgroup", "net"];
+    let own = names.iter().filter(|name| **name != "net" || plan.network != SandboxNetwork::All);
+    let namespaces = own
+        .map(|name| {
+            let link = Path::new("/proc/self/ns").join(name);
+            let target =
+                fs::read_link(&link).map_err(|error| cannot(format!("{}: {error}", link.display())))?;
+            Ok(((*name).to_owned(), target))
+        })
+        .collect::<Result<_, SandboxError>>()?;
     let mut outside = vec![outside.to_owned()];
     outside.extend(plan.request.places.closed.iter().filter(|path| path.is_file()).cloned());
     Ok(Specification {
         limits: ResourceLimits { processes: Some(processes.unwrap_or(PROCESSES)), memory, file_size },
         relays,
         scopes: plan.has_scopes,
+        environment,
         proof: Proof {
+            identities: identities(layout)?,
+            mount_points: mount_points(layout),
+            namespaces,
+            has_no_namespaces: !plan.is_nested,
             outside,
             hidden: closed(PathEffect::Hidden),
             read_only: closed(PathEffect::ReadOnly),
@@ -379,6 +399,44 @@ fn specification(
             abstract_socket,
         },
     })
+}
+
+/// Returns the identity of each mounted file and folder. bubblewrap looks up their paths again, and follows links: if an agent
+/// in another sandbox has put one there meanwhile, the mount leads elsewhere, and the proof fails.
+fn identities(layout: &Layout) -> Result<Vec<(PathBuf, Identity)>, SandboxError> {
+    let mounts = layout.mounts.iter().filter_map(|mount| match mount {
+        Mount::Bind { source, target, .. } if !source.starts_with("/dev") && !source.starts_with("/proc") => {
+            Some((source, target))
+        }
+        _ => None,
+    });
+    mounts
+        .map(|(source, target)| Ok((target.clone(), Identity::without_links(source).map_err(cannot)?)))
+        .collect()
+}
+
+/// Returns the paths of all mounts, and whether the last one of each may be writable.
+fn mount_points(layout: &Layout) -> Vec<(PathBuf, bool)> {
+    let mut points = BTreeMap::new();
+    for mount in &layout.mounts {
+        let is_writable = match mount {
+            Mount::Link { .. } => continue,
+            Mount::Bind { is_writable, .. } => *is_writable,
+            Mount::Sealed(_) => false,
+            Mount::Memory(_) | Mount::Processes(_) | Mount::Devices(_) => true,
+        };
+        points.insert(mount.target().to_owned(), is_writable);
+    }
+    points.into_iter().collect()
+}
+
+/// Environment variables with their values.
+type Variables = Vec<(OsString, OsString)>;
+
+/// Returns the variables of bubblewrap and the first process, and those that only the program itself gets.
+fn environments(plan: &Plan) -> (Variables, Variables) {
+    let (later, now) = plan.environment().into_iter().partition(|(name, _)| is_of_loader(name));
+    (now, later)
 }
 
 /// Returns the folder in which the program starts: the working directory if the sandbox shows it, else the home. A private
@@ -425,7 +483,7 @@ impl PreparedCommand {
             program: plan.bubblewrap.path.clone(),
             options,
             inner,
-            environment: plan.environment(),
+            environment: environments(plan).0,
         }
     }
 }

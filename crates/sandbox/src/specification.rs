@@ -1,8 +1,11 @@
 //! The instructions of a sandbox for its first process, as a JSON file that only this program writes.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+
+use crate::identity::Identity;
 
 /// Folder inside the sandbox with the sockets and the program of Switchboard.
 pub(crate) const INSIDE: &str = "/run/switchboard";
@@ -25,6 +28,8 @@ pub(crate) struct Specification {
     pub(crate) relays: Vec<(u16, PathBuf)>,
     /// True if Landlock scopes are applied: the kernel has them.
     pub(crate) scopes: bool,
+    /// Variables that only the program itself gets.
+    pub(crate) environment: Vec<(OsString, OsString)>,
     pub(crate) proof: Proof,
 }
 
@@ -51,4 +56,13 @@ pub(crate) struct Proof {
     pub(crate) port: Option<u16>,
     /// Name of an abstract socket, which must not be reachable.
     pub(crate) abstract_socket: Option<String>,
+    /// Files and folders inside, and what they are outside. Another one in their place leads out.
+    pub(crate) identities: Vec<(PathBuf, Identity)>,
+    /// Paths that must be mount points, and whether they may be writable: without one, a folder could be renamed, or its
+    /// content replaced.
+    pub(crate) mount_points: Vec<(PathBuf, bool)>,
+    /// Namespaces of Switchboard that must not be those of the sandbox, by their names in `/proc/self/ns`.
+    pub(crate) namespaces: Vec<(String, PathBuf)>,
+    /// True if the agent must not be able to make namespaces.
+    pub(crate) has_no_namespaces: bool,
 }

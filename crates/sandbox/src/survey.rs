@@ -1,12 +1,13 @@
 //! Facts about the file system: paths that rules and protected names close.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use switchboard_policy::{PROTECTED_NAMES, PathEffect, PathRules};
 
+use crate::git_config::{self, ConfigEntry};
 use crate::layout::ClosedPath;
 
 /// Maximum number of files and folders that are looked at.
@@ -15,52 +16,78 @@ pub(crate) const MAX_ENTRIES: usize = 1_000_000;
 /// Folders of packages that others have written. Their editor settings run nothing, and package managers replace them.
 const FOREIGN: &str = "node_modules";
 
+/// Files of a Git folder that Git runs or obeys. `commondir` makes Git read the others from elsewhere.
+const GIT_PARTS: [&str; 4] = ["hooks", "config", "config.worktree", "commondir"];
+/// Files of the Git folder of a linked worktree that decide where Git reads its configuration.
+const WORKTREE_PARTS: [&str; 2] = ["commondir", "gitdir"];
+/// Maximum number of configuration files of Git that include each other.
+const MAX_INCLUDES: usize = 20;
+
+/// What a survey is about.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct SurveyOptions<'s> {
+    /// The rules that close paths; without them, only protected names are searched.
+    pub(crate) rules: Option<&'s PathRules>,
+    /// Protected names that may be written.
+    pub(crate) unprotected: &'s [String],
+    /// Sockets that the rules let in.
+    pub(crate) sockets: &'s [PathBuf],
+    /// The home directory.
+    pub(crate) home: Option<&'s Path>,
+}
+
 /// The search for closed paths.
 #[derive(Debug)]
 pub(crate) struct Survey<'s> {
-    rules: &'s PathRules,
-    unprotected: &'s [String],
+    options: SurveyOptions<'s>,
     /// Wildcards have to be compared with every path.
     has_wildcards: bool,
+    /// Folders of hooks that the user's own configuration of Git names for every repository.
+    global_hooks: Vec<String>,
     entries: usize,
     limit: usize,
     closed: Vec<ClosedPath>,
     /// Protected names that are links, which cannot be mounted over.
     links: Vec<PathBuf>,
+    names: BTreeSet<PathBuf>,
+    gaps: Vec<String>,
 }
 
 /// Facts found by a survey.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) closed: Vec<ClosedPath>,
     /// Protected links, which the agent can replace.
     pub(crate) links: Vec<PathBuf>,
+    /// All protected names, as they are spelled.
+    pub(crate) names: BTreeSet<PathBuf>,
+    /// Names that would have to be protected, but cannot be.
+    pub(crate) gaps: Vec<String>,
 }
 
 impl<'s> Survey<'s> {
-    pub(crate) fn new(rules: &'s PathRules, unprotected: &'s [String]) -> Self {
-        let has_wildcards = rules.rules().iter().any(switchboard_policy::PathRule::has_wildcards);
+    pub(crate) fn new(options: SurveyOptions<'s>) -> Self {
+        let rules = options.rules.map(PathRules::rules).unwrap_or_default();
+        let has_wildcards = rules.iter().any(switchboard_policy::PathRule::has_wildcards);
         Survey {
-            rules,
-            unprotected,
+            options,
             has_wildcards,
+            global_hooks: global_hooks(options.home),
             entries: 0,
             limit: MAX_ENTRIES,
             closed: Vec::new(),
             links: Vec::new(),
+            names: BTreeSet::new(),
+            gaps: Vec::new(),
         }
     }
 
     /// Looks for everything that is closed: paths that rules name, and matches of wildcards and protected names below the
     /// searched folders. Fails if there are too many files.
-    pub(crate) fn search(
-        mut self,
-        roots: &[PathBuf],
-        searched: &[PathBuf],
-        home: Option<&str>,
-    ) -> Result<Found, String> {
+    pub(crate) fn search(mut self, roots: &[PathBuf], searched: &[PathBuf]) -> Result<Found, String> {
         let root_names: Vec<String> = roots.iter().map(|root| root.to_string_lossy().into_owned()).collect();
-        for rule in self.rules.rules() {
+        let home = self.options.home.and_then(Path::to_str);
+        for rule in self.options.rules.map(PathRules::rules).unwrap_or_default() {
             for path in rule.literal_paths(&root_names, home) {
                 let because = format!("the rule {:?}", rule.id);
                 self.close(Path::new(&path), rule.effect, &because);
@@ -75,8 +102,20 @@ impl<'s> Survey<'s> {
             }
         }
         let areas: Vec<&PathBuf> = roots.iter().chain(searched).collect();
-        self.close_hard_links(&areas)?;
-        Ok(Found { closed: self.closed, links: self.links })
+        if self.options.rules.is_some() {
+            self.close_hard_links(&areas)?;
+        }
+        let Survey { closed, links, names, gaps, .. } = self;
+        Ok(Found { closed, links, names, gaps })
+    }
+
+    /// Makes a protected name read-only.
+    fn protect(&mut self, path: &Path, because: &str) {
+        if path.is_symlink() {
+            self.links.push(path.to_owned());
+        }
+        self.names.insert(path.to_owned());
+        self.close(path, PathEffect::ReadOnly, because);
     }
 
     /// Closes the file or folder that a path leads to.
@@ -121,10 +160,15 @@ impl<'s> Survey<'s> {
                     continue;
                 }
                 if is_root && self.is_protected(&name, kind, is_foreign) {
-                    if kind.is_symlink() {
-                        self.links.push(path.clone());
-                    }
-                    self.close(&path, PathEffect::ReadOnly, "a protected name");
+                    self.protect(&path, "a protected name");
+                }
+                if is_root && kind.is_socket() && !self.options.sockets.contains(&path) {
+                    // Its server runs outside, and may do anything for the agent.
+                    self.close(&path, PathEffect::Hidden, "a socket, which `sockets` in the rules lets in");
+                }
+                if is_root && name == "HEAD" && is_bare_repository(&folder) {
+                    // Git obeys it as soon as somebody works in it.
+                    self.protect_git(&folder, top)?;
                 }
                 if !kind.is_dir() {
                     continue;
@@ -147,14 +191,17 @@ impl<'s> Survey<'s> {
     /// Closes a path that a rule matches. Returns whether it is hidden, with everything below it.
     fn close_by_rule(&mut self, path: &Path) -> bool {
         // Names that are not UTF-8 are compared with replacement characters: a wildcard matches them.
-        let Some((rule, effect)) = self.rules.effect(&path.to_string_lossy()) else { return false };
+        let Some((rule, effect)) = self.options.rules.and_then(|rules| rules.effect(&path.to_string_lossy()))
+        else {
+            return false;
+        };
         let because = format!("the rule {:?}", rule.id);
         self.close(path, effect, &because);
         effect == PathEffect::Hidden
     }
 
     fn is_unprotected(&self, name: &str) -> bool {
-        self.unprotected.iter().any(|known| known == name)
+        self.options.unprotected.iter().any(|known| known == name)
     }
 
     fn is_protected(&self, name: &std::ffi::OsStr, kind: fs::FileType, is_foreign: bool) -> bool {
@@ -166,33 +213,97 @@ impl<'s> Survey<'s> {
 
     /// Protects the parts of a Git folder that Git runs or obeys, also those of its submodules and worktrees.
     fn protect_git(&mut self, git: &Path, top: &Path) -> Result<(), String> {
-        let mut folders = vec![git.to_owned()];
-        while let Some(folder) = folders.pop() {
-            for part in ["hooks", "config", "config.worktree"] {
+        let mut folders = vec![(git.to_owned(), false)];
+        while let Some((folder, is_worktree)) = folders.pop() {
+            for part in GIT_PARTS.iter().chain(WORKTREE_PARTS.iter().filter(|_| is_worktree)) {
                 let path = folder.join(part);
                 if !self.is_unprotected(&format!(".git/{part}")) && path.symlink_metadata().is_ok() {
-                    if path.is_symlink() {
-                        self.links.push(path.clone());
-                    }
-                    self.close(&path, PathEffect::ReadOnly, "a protected name");
+                    self.protect(&path, "a protected name");
                 }
             }
-            for part in ["modules", "worktrees"] {
-                let mut below = vec![folder.join(part)];
-                // A submodule may have any number of names with slashes. Its folder has a HEAD.
-                while let Some(parent) = below.pop() {
-                    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-                        self.count(top)?;
-                        let path = entry.path();
-                        if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                            continue;
+            self.protect_configured(&folder)?;
+            for entry in fs::read_dir(folder.join("worktrees")).into_iter().flatten().flatten() {
+                self.count(top)?;
+                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    folders.push((entry.path(), true));
+                }
+            }
+            // A submodule may have any number of names with slashes. Nothing in its folder tells for sure that it is one: an
+            // agent can remove every file that is not protected, and put it back in a later session.
+            let mut below = vec![folder.join("modules")];
+            while let Some(parent) = below.pop() {
+                for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+                    self.count(top)?;
+                    let (path, name) = (entry.path(), entry.file_name());
+                    let is_other = ["objects", "refs", "logs", "hooks", "info", "modules", "worktrees"]
+                        .iter()
+                        .any(|known| name == *known);
+                    if is_other || !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                        continue;
+                    }
+                    folders.push((path.clone(), false));
+                    below.push(path);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Protects the files and folders that the configuration in a Git folder makes Git run or obey.
+    fn protect_configured(&mut self, git: &Path) -> Result<(), String> {
+        // Hooks are searched from the top of the working tree, or from the folder of a repository without one.
+        let tree = if git.ends_with(".git") { git.parent().unwrap_or(git) } else { git };
+        for hooks in self.global_hooks.clone() {
+            self.protect_hooks(tree, &hooks);
+        }
+        let mut files = vec![git.join("config"), git.join("config.worktree")];
+        let mut count = 0;
+        while let Some(file) = files.pop() {
+            count += 1;
+            if count > MAX_INCLUDES {
+                return Err(format!("the configuration of Git in {} includes too many files", git.display()));
+            }
+            let folder = file.parent().unwrap_or(git).to_owned();
+            for entry in git_config::read(&file)? {
+                match entry {
+                    ConfigEntry::Hooks(hooks) => self.protect_hooks(tree, &hooks),
+                    ConfigEntry::Include(path) => {
+                        let path = self.expanded(&folder, &path);
+                        if path.symlink_metadata().is_ok() {
+                            self.protect(&path, "included by the configuration of Git");
+                            files.push(path);
                         }
-                        if path.join("HEAD").exists() { folders.push(path) } else { below.push(path) }
                     }
                 }
             }
         }
         Ok(())
+    }
+
+    /// Protects a folder of hooks that a configuration of Git names.
+    fn protect_hooks(&mut self, tree: &Path, hooks: &str) {
+        if self.is_unprotected(".git/hooks") {
+            return;
+        }
+        let path = self.expanded(tree, hooks);
+        let Ok(real) = path.canonicalize() else { return };
+        if tree.canonicalize().is_ok_and(|tree| tree.starts_with(&real)) {
+            self.gaps.push(format!("hooks of Git in {} can be changed", real.display()));
+            return;
+        }
+        self.protect(&path, "hooks in the configuration of Git");
+    }
+
+    /// Returns a path of a configuration of Git as an absolute path.
+    fn expanded(&self, folder: &Path, text: &str) -> PathBuf {
+        let path = match (text.strip_prefix("~/"), self.options.home) {
+            (Some(rest), Some(home)) => home.join(rest),
+            _ => folder.join(text),
+        };
+        match (path.parent().and_then(|parent| parent.canonicalize().ok()), path.file_name()) {
+            (Some(parent), Some(name)) => parent.join(name),
+            _ => path,
+        }
     }
 
     /// Protects the Git folder that a linked worktree shares with others.
@@ -258,6 +369,22 @@ impl<'s> Survey<'s> {
     }
 }
 
+/// Returns the folders of hooks in the user's own configuration of Git.
+fn global_hooks(home: Option<&Path>) -> Vec<String> {
+    let files = home.map(|home| [home.join(".gitconfig"), home.join(".config/git/config")]);
+    let entries = files.iter().flatten().flat_map(|file| git_config::read(file).unwrap_or_default());
+    let hooks = entries.filter_map(|entry| match entry {
+        ConfigEntry::Hooks(hooks) => Some(hooks),
+        ConfigEntry::Include(_) => None,
+    });
+    hooks.collect()
+}
+
+/// Returns whether Git takes a folder for a repository, although it is not called `.git`.
+fn is_bare_repository(folder: &Path) -> bool {
+    !folder.ends_with(".git") && folder.join("objects").is_dir() && folder.join("refs").is_dir()
+}
+
 /// Closed files with several hard links, by device and inode.
 type Linked = HashMap<(u64, u64), ClosedPath>;
 
@@ -274,9 +401,7 @@ fn insert_stricter(wanted: &mut Linked, metadata: &fs::Metadata, closed: ClosedP
 pub(crate) fn common_git_folder(root: &Path) -> Option<PathBuf> {
     let file = root.join(".git");
     let metadata = fs::symlink_metadata(&file).ok().filter(fs::Metadata::is_file)?;
-    let read = |path: &Path| {
-        (fs::metadata(path).ok()?.len() < 4096).then(|| fs::read_to_string(path).ok()).flatten()
-    };
+    let read = |path: &Path| String::from_utf8(git_config::read_file(path, 4096).ok()??).ok();
     let text = (metadata.len() < 4096).then(|| read(&file)).flatten()?;
     let own = root.join(text.strip_prefix("gitdir:")?.trim()).canonicalize().ok()?;
     let back = read(&own.join("gitdir"))?;
@@ -301,7 +426,8 @@ mod tests {
 
     fn found(text: &str, root: &Path, unprotected: &[String]) -> Vec<(String, PathEffect)> {
         let rules = rules(text, root);
-        let found = Survey::new(&rules, unprotected).search(&[root.to_owned()], &[], None).unwrap();
+        let options = SurveyOptions { rules: Some(&rules), unprotected, ..SurveyOptions::default() };
+        let found = Survey::new(options).search(&[root.to_owned()], &[]).unwrap();
         let mut closed: Vec<(String, PathEffect)> = found
             .closed
             .iter()
@@ -358,6 +484,90 @@ mod tests {
     }
 
     #[test]
+    fn files_that_the_configuration_of_git_names_are_protected() {
+        let (_folder, root) = folder_with(&[
+            ".git/HEAD",
+            ".git/objects/x",
+            ".githooks/pre-commit",
+            "shared/config",
+            "shared/deeper",
+            "tools/hooks/x",
+            "bare/HEAD",
+            "bare/config",
+            "bare/objects/x",
+            "bare/refs/x",
+            "bare/hooks/post-update",
+            "home/.gitconfig",
+        ]);
+        fs::write(
+            root.join(".git/config"),
+            "[Core]\n\thookspath = .githooks # ours\n[include]\n\tpath = \"../shared/config\"\n",
+        )
+        .unwrap();
+        fs::write(root.join("shared/config"), "[includeIf \"gitdir:/x\"] path = deeper").unwrap();
+        fs::write(root.join("home/.gitconfig"), "[core]\nhooksPath = tools/hooks\n").unwrap();
+        let home = root.join("home");
+        let options = SurveyOptions { home: Some(&home), ..SurveyOptions::default() };
+        let found = Survey::new(options).search(std::slice::from_ref(&root), &[]).unwrap();
+        let names: Vec<String> =
+            found.names.iter().map(|name| name.strip_prefix(&root).unwrap().display().to_string()).collect();
+        assert_eq!(
+            names,
+            [
+                ".git/config",
+                ".githooks",
+                "bare/config",
+                "bare/hooks",
+                "shared/config",
+                "shared/deeper",
+                "tools/hooks"
+            ]
+        );
+        assert!(found.closed.iter().any(|closed| closed.path == root.join("shared/config")), "{found:?}");
+        // Hooks in the working tree itself cannot be read-only without it.
+        fs::write(root.join(".git/config"), "[core]\nhooksPath = .\n").unwrap();
+        let found = Survey::new(options).search(std::slice::from_ref(&root), &[]).unwrap();
+        assert!(found.gaps.iter().any(|gap| gap.contains("hooks of Git")), "{found:?}");
+        assert!(!found.closed.iter().any(|closed| closed.path == root), "{found:?}");
+    }
+
+    #[test]
+    fn a_linked_worktree_cannot_be_led_to_another_configuration() {
+        let (_folder, root) = folder_with(&[
+            ".git/HEAD",
+            ".git/config",
+            ".git/commondir",
+            // Without a HEAD, which an agent may have removed.
+            ".git/worktrees/w/commondir",
+            ".git/worktrees/w/gitdir",
+            ".git/modules/a/b/config",
+        ]);
+        let names: Vec<String> = found("", &root, &[]).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(
+            names,
+            [
+                ".git/commondir",
+                ".git/config",
+                ".git/modules/a/b/config",
+                ".git/worktrees/w/commondir",
+                ".git/worktrees/w/gitdir"
+            ]
+        );
+    }
+
+    #[test]
+    fn sockets_are_closed_unless_they_are_listed() {
+        let (_folder, root) = folder_with(&["x"]);
+        let (one, two) = (root.join("one.sock"), root.join("two.sock"));
+        let _listeners = [&one, &two].map(|path| std::os::unix::net::UnixListener::bind(path).unwrap());
+        let sockets = [two];
+        let options = SurveyOptions { sockets: &sockets, ..SurveyOptions::default() };
+        let found = Survey::new(options).search(std::slice::from_ref(&root), &[]).unwrap();
+        let closed: Vec<_> = found.closed.iter().map(|closed| (&closed.path, closed.effect)).collect();
+        assert_eq!(closed, [(&one, PathEffect::Hidden)]);
+    }
+
+    #[test]
     fn wildcards_follow_links_and_find_other_hard_links() {
         let (_folder, root) = folder_with(&["a/.env", "data/value", "b/plain", "node_modules/x/.env"]);
         std::os::unix::fs::symlink("../data/value", root.join("a/.env.link")).unwrap();
@@ -383,9 +593,9 @@ mod tests {
     fn too_many_files_are_refused_and_never_skipped() {
         let (_folder, root) = folder_with(&["a", "b", "c"]);
         let rules = rules("", &root);
-        let mut survey = Survey::new(&rules, &[]);
+        let mut survey = Survey::new(SurveyOptions { rules: Some(&rules), ..SurveyOptions::default() });
         survey.limit = 2;
-        let refused = survey.search(std::slice::from_ref(&root), &[], None).unwrap_err();
+        let refused = survey.search(std::slice::from_ref(&root), &[]).unwrap_err();
         assert!(refused.contains("more than 2 files"), "{refused}");
     }
 

@@ -222,6 +222,11 @@ fn user_file() -> Option<PathBuf> {
     Some(configuration::configuration_folder()?.join("switchboard").join(NAME))
 }
 
+/// Returns the paths of the user's policy file and of the file with the trusted policies, which may not exist.
+pub(crate) fn files_of_user() -> Vec<PathBuf> {
+    [user_file(), trust_file()].into_iter().flatten().collect()
+}
+
 /// Returns whether the user's policy or that of a project, one of which cannot be used, may have the table `[sandbox]`.
 pub(crate) fn may_have_sandbox(root: &Path) -> bool {
     let mentions = |text: Vec<u8>| memchr::memmem::find(&text, b"sandbox").is_some();

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use switchboard_acp::extensions::{Author, HubRecord, QuestionRecord};
 use switchboard_acp::rpc::RequestId;
 use switchboard_acp::v2;
-use switchboard_policy::{Answer, Decision, Host, Mode, Policy, Subject, Verdict, Version1};
+use switchboard_policy::{Answer, Decision, Host, HostPattern, Mode, Policy, Subject, Verdict, Version1};
 use switchboard_session::Decider;
 use switchboard_web::RuleFile;
 
@@ -51,6 +51,8 @@ enum RulesSource {
 #[derive(Debug, Clone)]
 pub(crate) struct Rules {
     source: RulesSource,
+    /// The file given on the command line.
+    file: Option<PathBuf>,
     files: SystemFiles,
     /// The last reported problem of a file.
     said: Option<String>,
@@ -70,6 +72,7 @@ impl Rules {
                 CommandError::from(refused).hint("--permissions needs a readable policy file")
             })?;
             rules.source = RulesSource::File(policy);
+            rules.file = Some(std::path::absolute(file).unwrap_or_else(|_| file.to_owned()));
         }
         Ok(rules)
     }
@@ -80,7 +83,12 @@ impl Rules {
     }
 
     fn new(source: RulesSource) -> Self {
-        Rules { source, files: SystemFiles::new(), said: None }
+        Rules { source, file: None, files: SystemFiles::new(), said: None }
+    }
+
+    /// Returns the file given on the command line.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
     }
 
     /// Returns whether nothing else can decide.
@@ -174,6 +182,16 @@ impl RuleFile for Rules {
 
     fn append(&self, text: &str) -> Result<PathBuf, String> {
         Extended::with(text, &self.files).map_err(|refused| refused.to_string())?.save()
+    }
+
+    fn allow_host(&self, host: &HostPattern) -> Result<PathBuf, String> {
+        let is_listed =
+            policy_file::of_user(&self.files).is_ok_and(|policy| policy.sandbox().hosts.contains(host));
+        if is_listed {
+            return Ok(policy_file::user_file_name().into());
+        }
+        let extended = Extended::with_host(&host.to_string(), &self.files);
+        extended.map_err(|refused| refused.to_string())?.save()
     }
 }
 

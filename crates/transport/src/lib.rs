@@ -79,8 +79,8 @@ pub use incoming::{Anomaly, Cancellation, Event, IncomingNotification, IncomingR
 pub use invalid_line::invalid_line_answer;
 pub use outbox::{Outbox, OutboxOptions};
 pub use process::{
-    Child, ChildInput, ChildOutput, Confined, Confinement, ConfinementNotice, Exit, Grace, ProcessLease,
-    Program, ProgramStart, Spawned, StandardErrorLine, StandardErrorLines,
+    Child, ChildInput, ChildOutput, Confined, Confinement, ConfinementNotice, Exit, Grace, OutputListener,
+    ProcessLease, Program, ProgramStart, Spawned, StandardErrorLine, StandardErrorLines,
 };
 pub use reader::LineReader;
 #[cfg(feature = "remote")]

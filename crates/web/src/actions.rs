@@ -109,6 +109,7 @@ pub(crate) async fn act(
             live.choose(&id, &option, &revision).await.map(|()| Value::Null)
         }
         Request::Rule { id, revision, decision } => rule::show(user, &live, &id, &revision, decision).await,
+        Request::AllowHost { host } => rule::allow_host(user, &host).await,
         Request::SaveRule { id, revision, decision, rule } => {
             rule::save(user, &live, &id, &revision, decision, &rule).await
         }

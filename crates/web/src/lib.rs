@@ -87,7 +87,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::http::request::Parts;
 use switchboard_hub::{Hub, Identity};
-use switchboard_policy::{Host, Policy};
+use switchboard_policy::{Host, HostPattern, Policy};
 use switchboard_store::{Role, Store};
 use switchboard_transport::server::Refusal;
 
@@ -130,6 +130,9 @@ pub trait RuleFile: Send + Sync {
 
     /// Appends text to the file, and returns the path of the file.
     fn append(&self, text: &str) -> Result<PathBuf, String>;
+
+    /// Adds a host to those that sandboxes reach, and returns the path of the file.
+    fn allow_host(&self, host: &HostPattern) -> Result<PathBuf, String>;
 }
 
 /// Notifications of people who do not look at the page.

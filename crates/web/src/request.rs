@@ -165,6 +165,10 @@ pub(crate) enum Request {
         revision: String,
         decision: RuleDecision,
     },
+    /// Lets sandboxes reach a host that a notice names.
+    AllowHost {
+        host: String,
+    },
     /// Saves the rule that was shown.
     SaveRule {
         id: String,

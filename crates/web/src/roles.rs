@@ -73,7 +73,8 @@ pub(crate) fn needed(request: &Request) -> Role {
         | Request::Resume { .. }
         | Request::Archive { away: false, .. }
         | Request::Rule { .. }
-        | Request::SaveRule { .. } => Role::Admin,
+        | Request::SaveRule { .. }
+        | Request::AllowHost { .. } => Role::Admin,
     }
 }
 
@@ -108,6 +109,7 @@ mod tests {
             (Role::Admin, json!({"type": "login", "method": "m"})),
             (Role::Admin, json!({"type": "resume", "session": session, "folder": "/"})),
             (Role::Admin, json!({"type": "archive", "session": session, "away": false})),
+            (Role::Admin, json!({"type": "allow-host", "host": "a.com"})),
             (Role::Admin, json!({"type": "rule", "id": "1", "revision": "r", "decision": "allow"})),
             (
                 Role::Admin,

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use serde_json::{Value, json};
 use switchboard_acp::rpc::RequestId;
 use switchboard_acp::{Wire, WireFormat, v2};
-use switchboard_policy::{Draft, Mode, PastAnswer, Subject, Verdict};
+use switchboard_policy::{Draft, HostPattern, Mode, PastAnswer, Subject, Verdict};
 use switchboard_session::{Permission, Snapshot};
 use switchboard_store::Role;
 use tokio::task::spawn_blocking;
@@ -219,4 +219,26 @@ pub(crate) async fn save(
         None => format!("The rule is in {}. Somebody else has answered this question.", file.display()),
     };
     Ok(json!(words))
+}
+
+/// Adds a host to those that sandboxes reach, in the user's own file. Returns a message for the user.
+pub(crate) async fn allow_host(user: &UserState, host: &str) -> Result<Value, Failure> {
+    if !user.may(Role::Admin) {
+        return Err("only administrators of this hub can allow hosts".to_owned());
+    }
+    let pattern = HostPattern::parse(host)?;
+    // The button has one host; a pattern for many is written by hand.
+    if pattern.is_many() {
+        return Err(format!("{host:?} is not one host"));
+    }
+    if let Some(reason) = rules(&user.app)?.refusal() {
+        return Err(format!("the host cannot be added: {reason}"));
+    }
+    let app = Arc::clone(&user.app);
+    let saved = spawn_blocking(move || rules(&app)?.allow_host(&pattern).map(|file| (pattern, file)));
+    let (pattern, file) = saved.await.map_err(|_| "the host cannot be added".to_owned())??;
+    Ok(json!(format!(
+        "{pattern} is in `hosts` of {}. It applies to sandboxes that start from now on.",
+        file.display()
+    )))
 }

@@ -28,8 +28,30 @@ const FORGOTTEN: &str =
 /// Maximum number of attempts to get a new session from an agent whose id the log does not contain yet.
 const MAX_RECREATIONS: usize = 32;
 
+/// Returns a line of an agent without what only the hub says: notices about its sandbox, on which users and audits rely.
+/// `None` if it has none.
+fn without_sandbox_claim(line: &str) -> Option<String> {
+    // Letters may be escaped.
+    let may_claim = line.contains(SANDBOX.name()) || line.contains(META) && line.contains("\\u00");
+    if !may_claim {
+        return None;
+    }
+    let mut message = serde_json::from_str::<serde_json::Value>(line).ok()?;
+    let claims = message.pointer_mut("/params/update")?.as_object_mut()?.get_mut(META)?.as_object_mut()?;
+    claims.remove(SANDBOX.name())?;
+    Some(message.to_string())
+}
+
 /// Handles a line of an agent, in version 2.
 pub(super) fn agent_line(core: &mut Core, process: AgentId, line: &str) {
+    match without_sandbox_claim(line) {
+        Some(changed) => own_line(core, process, &changed),
+        None => own_line(core, process, line),
+    }
+}
+
+/// Handles a line of an agent, or one that the hub makes in its place.
+fn own_line(core: &mut Core, process: AgentId, line: &str) {
     if !core.cx.agents.processes.contains_key(&process) {
         return core.cx.outbox.drop_message(Dropped::EndedProcess);
     }
@@ -87,7 +109,7 @@ pub(super) fn confinement_notice_in(
         update["description"] = json!(description);
     }
     let line = lines::update(agent_session, &update.to_string());
-    agent_line(core, process, &line);
+    own_line(core, process, &line);
 }
 
 /// Handles a line on an agent's standard output that is not a JSON-RPC message. The first lines are reported and
@@ -506,4 +528,19 @@ pub(super) fn forked(
         client,
         Fork { request, answer: line.to_owned(), outcome: outcome.clone(), title },
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_cannot_speak_for_its_sandbox() {
+        let line = r#"{"method":"session/update","params":{"sessionId":"s","update":{"title":"x","_meta":{"a":1,"switchboard/sandbox":{"denied":"host"}}}}}"#;
+        let changed = without_sandbox_claim(line).unwrap();
+        assert!(!changed.contains("switchboard/sandbox") && changed.contains("\"a\":1"), "{changed}");
+        let escaped = line.replace("switchboard/sandbox", "\\u0073witchboard/sandbox");
+        assert!(!without_sandbox_claim(&escaped).unwrap().contains("witchboard/sandbox"));
+        assert_eq!(without_sandbox_claim(&line.replace("switchboard/", "other/")), None);
+    }
 }

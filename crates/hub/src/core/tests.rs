@@ -55,7 +55,7 @@ enum Action {
     /// Deletes the session, through the hub or without its knowledge.
     Delete(usize, usize, bool),
     Close(usize, usize),
-    BoxFuture(usize),
+    Later(usize),
     Room(usize),
     Die,
 }
@@ -83,7 +83,7 @@ fn action() -> impl Strategy<Value = Action> {
         2 => (offset.clone(), offset.clone()).prop_map(|(a, b)| Action::Configure(a, b)),
         1 => (offset.clone(), 0..20_usize, any::<bool>()).prop_map(|(a, b, c)| Action::Delete(a, b, c)),
         1 => (offset.clone(), offset.clone()).prop_map(|(a, b)| Action::Close(a, b)),
-        12 => offset.clone().prop_map(Action::BoxFuture),
+        12 => offset.clone().prop_map(Action::Later),
         8 => offset.prop_map(Action::Room),
         1 => Just(Action::Die),
     ]
@@ -311,7 +311,7 @@ impl World {
                     }
                 }
             }
-            Action::BoxFuture(which) => self.do_later(which),
+            Action::Later(which) => self.do_later(which),
             Action::Room(which) => {
                 if let Some(client) = self.client(which) {
                     self.room(client);

@@ -88,6 +88,16 @@ fn bad(reason: &'static str) -> BadRequest {
 pub fn parse_http(head: &[u8]) -> Result<HttpRequest, BadRequest> {
     let text = std::str::from_utf8(head).map_err(|_| bad("the head is not UTF-8"))?;
     let text = text.strip_suffix("\r\n\r\n").ok_or(bad("the head has no end"))?;
+    // A bare line feed ends a line for some servers, and other control characters are taken for spaces.
+    let is_control = |(at, byte): (usize, u8)| match byte {
+        b'\t' => false,
+        b'\r' => text.as_bytes().get(at + 1) != Some(&b'\n'),
+        b'\n' => at == 0 || text.as_bytes()[at - 1] != b'\r',
+        byte => byte.is_ascii_control(),
+    };
+    if text.bytes().enumerate().any(is_control) {
+        return Err(bad("the head has control characters"));
+    }
     let mut lines = text.split("\r\n");
     let mut words = lines.next().unwrap_or_default().split(' ');
     let (Some(method), Some(address), Some(version), None) =
@@ -104,7 +114,8 @@ pub fn parse_http(head: &[u8]) -> Result<HttpRequest, BadRequest> {
             .ok_or(bad("CONNECT needs a host and a port"));
     }
     let is_method = !method.is_empty() && method.bytes().all(|byte| byte.is_ascii_uppercase());
-    let rest = address.strip_prefix("http://").filter(|_| is_method);
+    let is_address = address.bytes().all(|byte| byte.is_ascii_graphic());
+    let rest = address.strip_prefix("http://").filter(|_| is_method && is_address);
     let rest = rest.ok_or(bad("this is a proxy: expected CONNECT or an address that begins with http://"))?;
     let (authority, path) = match rest.find(['/', '?']) {
         Some(at) => rest.split_at(at),
@@ -114,7 +125,10 @@ pub fn parse_http(head: &[u8]) -> Result<HttpRequest, BadRequest> {
     let target = if has_port { Target::parse(authority) } else { Target::parse(&format!("{authority}:80")) };
     let target = target.ok_or(bad("the host is malformed"))?;
     let slash = if path.starts_with('/') { "" } else { "/" };
-    let host = if target.port == 80 { authority.strip_suffix(":80").unwrap_or(authority) } else { authority };
+    let mut host = target.to_string();
+    if target.port == 80 {
+        host.truncate(host.len() - ":80".len());
+    }
     let mut head = format!("{method} {slash}{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n");
     let mut body = None;
     for line in lines {
@@ -310,7 +324,7 @@ mod tests {
         assert_eq!((target.to_string().as_str(), body), ("example.com:8080", 3));
         assert_eq!(
             String::from_utf8(head).unwrap(),
-            "POST /a?b HTTP/1.1\r\nHost: Example.com:8080\r\nConnection: close\r\nContent-Length: 3\r\nX-Y: z\r\n\r\n"
+            "POST /a?b HTTP/1.1\r\nHost: example.com:8080\r\nConnection: close\r\nContent-Length: 3\r\nX-Y: z\r\n\r\n"
         );
         let connect = parse_http(b"CONNECT a.com:443 HTTP/1.1\r\nHost: b.com\r\n\r\n").unwrap();
         assert_eq!(connect, HttpRequest::Connect(Target { host: "a.com".into(), port: 443 }));
@@ -319,6 +333,13 @@ mod tests {
             "GET https://a.com/ HTTP/1.1\r\n\r\n",
             "GET http://a.com/ HTTP/2\r\n\r\n",
             "GET http://a.com/  HTTP/1.1\r\n\r\n",
+            "GET http://a.com/\nHost:b.com HTTP/1.1\r\n\r\n",
+            "GET http://a.com/\rHost:b.com HTTP/1.1\r\n\r\n",
+            "GET http://a.com/\tx HTTP/1.1\r\n\r\n",
+            "GET http://a.com/\u{e9} HTTP/1.1\r\n\r\n",
+            "GET http://a.com/ HTTP/1.1\r\nX: a\nHost: b.com\r\n\r\n",
+            "POST http://a.com/ HTTP/1.1\r\nContent-Length: \x0b5\r\n\r\n",
+            "GET http://a.com/ HTTP/1.1\r\nX: \x7f\r\n\r\n",
             "GET http://u:p@a.com/ HTTP/1.1\r\n\r\n",
             "GET http://a.com/ HTTP/1.1\r\nbad header\r\n\r\n",
             "GET http://a.com/ HTTP/1.1\r\n X: folded\r\n\r\n",
@@ -405,11 +426,12 @@ mod tests {
         }
 
         #[test]
-        fn a_head_for_the_host_has_one_request(path in "[ -~]{0,40}", value in "[\\x00-\\x7f]{0,40}") {
+        fn a_head_for_the_host_has_one_request(path in "[\\x00-\\x7f]{0,40}", value in "[\\x00-\\x7f]{0,40}") {
             let head = format!("GET http://a.com/{path} HTTP/1.1\r\nX: {value}\r\n\r\n");
             if let Ok(HttpRequest::Plain { head, .. }) = parse_http(head.as_bytes()) {
                 let text = String::from_utf8(head).unwrap();
                 prop_assert_eq!(text.matches("\r\n\r\n").count(), 1);
+                prop_assert_eq!(text.matches('\n').count(), text.matches("\r\n").count());
                 prop_assert_eq!(text.to_ascii_lowercase().matches("\r\nhost:").count(), 1);
             }
         }

@@ -38,6 +38,7 @@ impl World {
                 home: self.top.join("home"),
                 data: self.top.join("data"),
                 closed: vec![self.top.join("config")],
+                rules: Vec::new(),
                 ports: vec![4173],
             },
             init: "/bin/true".into(),
@@ -114,4 +115,52 @@ fn a_plan_explains_paths_and_hosts() {
     assert_eq!(explained("/usr/bin/env".into()).0, "read-only");
     let summary = plan.summary();
     assert!(summary.starts_with(&format!("sandbox: workspace in {}; ", root.display())), "{summary}");
+}
+
+#[test]
+fn files_of_rules_and_of_switchboard_are_closed_inside_a_folder() {
+    let world = World::new();
+    let root = world.top.join("home/project");
+    for name in ["rules.toml", "secret.toml", "switchboard", "agent/bin"] {
+        std::fs::create_dir_all(root.join(name).parent().unwrap()).unwrap();
+        std::fs::write(root.join(name), "x").unwrap();
+    }
+    // The user keeps the configuration in a repository.
+    std::os::unix::fs::symlink(root.join("secret.toml"), world.top.join("config/config.toml")).unwrap();
+    let mut request = world.request(&root, "", SandboxMode::Workspace);
+    request.places.rules = vec![root.join("rules.toml"), world.top.join("missing")];
+    request.init = root.join("switchboard");
+    let layout = Plan::new(request).unwrap().layout().unwrap();
+    let access = |name: &str| layout.explain(&root.join(name)).0;
+    assert_eq!(access("rules.toml"), "read-only");
+    assert_eq!(access("secret.toml"), "hidden");
+    assert_eq!(access("switchboard"), "read-only");
+    assert_eq!(access("agent/bin"), "writable");
+    // A toolchain that is a link to a parent of the store opens nothing.
+    std::os::unix::fs::symlink(&world.top, world.top.join("home/.nvm")).unwrap();
+    let refusal = world.refusal(&root, "", SandboxMode::Workspace);
+    assert!(refusal.contains("would show") && refusal.contains("of Switchboard"), "{refusal}");
+}
+
+#[test]
+fn a_folder_with_dots_is_mounted_where_it_is() {
+    let world = World::new();
+    let root = world.top.join("home/project");
+    let layout =
+        |root: &Path| Plan::new(world.request(root, "", SandboxMode::Workspace)).unwrap().layout().unwrap();
+    let odd = world.top.join("home/project/../project/.");
+    assert_eq!(layout(&odd).mounts, layout(&root).mounts);
+}
+
+#[test]
+fn a_port_of_switchboard_is_not_opened_by_its_address() {
+    let world = World::new();
+    let root = world.top.join("home/project");
+    for host in ["127.0.0.1:4173", "[::1]:4173", "127.8.8.8:4173"] {
+        let rules = format!("[sandbox]\nhosts = [\"{host}\"]\n");
+        let refusal = world.refusal(&root, &rules, SandboxMode::Workspace);
+        assert!(refusal.contains("on which Switchboard listens"), "{host}: {refusal}");
+    }
+    let rules = "[sandbox]\nhosts = [\"127.0.0.1:4174\"]\n";
+    assert!(Plan::new(world.request(&root, rules, SandboxMode::Workspace)).is_ok());
 }

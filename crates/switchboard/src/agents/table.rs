@@ -1,7 +1,8 @@
 //! The known agents as data, one entry per agent.
 //!
 //! Names and command lines are those of published clients. Versions and peculiarities were observed by
-//! running the agent, and are only stated if they were.
+//! running the agent, and are only stated if they were. The needs in a sandbox of an agent without a version are what its
+//! own documentation names: a path or host too few keeps it from working there, until the rules add it.
 
 use super::{KnownAgent, Package, Runner, SandboxNeeds};
 
@@ -37,6 +38,12 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         commands: &[&["agy_acp_server.par", "--uid="]],
         install: "install Antigravity from https://antigravity.google and put its ACP server on the PATH",
         login: "sign in with a Google account in Antigravity itself",
+        sandbox: SandboxNeeds {
+            state: &[".antigravity", ".gemini/antigravity"],
+            settings: &[".antigravity/argv.json"],
+            hosts: &["cloudcode-pa.googleapis.com", "oauth2.googleapis.com", "accounts.google.com"],
+            ..SandboxNeeds::NONE
+        },
         ..DEFAULTS
     },
     KnownAgent {
@@ -47,6 +54,13 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         package: npx("@augmentcode/auggie", &["--acp"]),
         install: "npm install -g @augmentcode/auggie",
         login: "auggie login",
+        sandbox: SandboxNeeds {
+            state: &[".augment"],
+            settings: &[".augment/settings.json", ".augment/commands", ".augment/rules"],
+            hosts: &["augmentcode.com", "*.augmentcode.com"],
+            env: &["AUGMENT_*"],
+            ..SandboxNeeds::NONE
+        },
         ..DEFAULTS
     },
     KnownAgent {
@@ -68,6 +82,13 @@ pub(super) const KNOWN: &[KnownAgent] = &[
             state: &[".claude", ".claude.json"],
             settings: &[
                 ".claude/settings.json",
+                ".claude/settings.local.json",
+                // The program, if it was installed there, and scripts that the settings usually name.
+                ".claude/local",
+                ".claude/bin",
+                ".claude/scripts",
+                ".claude/statusline.sh",
+                ".claude/statusline-command.sh",
                 ".claude/hooks",
                 ".claude/plugins",
                 ".claude/agents",
@@ -93,6 +114,13 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         package: npx("cline", &["--acp"]),
         install: "npm install -g cline",
         login: "cline auth",
+        sandbox: SandboxNeeds {
+            state: &[".cline"],
+            settings: &[".cline/hooks", ".cline/rules"],
+            hosts: &["api.cline.bot", "app.cline.bot"],
+            env: &["CLINE_*", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY"],
+            ..SandboxNeeds::NONE
+        },
         ..DEFAULTS
     },
     KnownAgent {
@@ -101,6 +129,18 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         commands: &[&["codebuddy", "--acp"]],
         install: "see https://www.codebuddy.ai/cli",
         login: "run `codebuddy` and sign in",
+        sandbox: SandboxNeeds {
+            state: &[".codebuddy"],
+            settings: &[
+                ".codebuddy/settings.json",
+                ".codebuddy/plugins",
+                ".codebuddy/commands",
+                ".codebuddy/skills",
+            ],
+            hosts: &["www.codebuddy.ai", "copilot.tencent.com"],
+            env: &["CODEBUDDY_*"],
+            ..SandboxNeeds::NONE
+        },
         ..DEFAULTS
     },
     KnownAgent {
@@ -120,7 +160,16 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         ],
         sandbox: SandboxNeeds {
             state: &[".codex"],
-            settings: &[".codex/config.toml", ".codex/rules", ".codex/hooks.json"],
+            settings: &[
+                ".codex/config.toml",
+                ".codex/rules",
+                ".codex/hooks.json",
+                ".codex/hooks",
+                ".codex/plugins",
+                ".codex/skills",
+                ".codex/bin",
+                ".codex/.env",
+            ],
             hosts: &["api.openai.com", "auth.openai.com", "chatgpt.com"],
             env: &["OPENAI_API_KEY", "CODEX_*"],
             nests: true,
@@ -136,6 +185,13 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         package: npx("@github/copilot", &["--acp", "--stdio"]),
         install: "npm install -g @github/copilot",
         login: "run `copilot` and /login, or set GH_TOKEN",
+        sandbox: SandboxNeeds {
+            state: &[".copilot"],
+            settings: &[".copilot/mcp-config.json", ".copilot/agents", ".copilot/hooks", ".copilot/skills"],
+            hosts: &["github.com", "api.github.com", "api.githubcopilot.com", "*.githubcopilot.com"],
+            env: &["GH_TOKEN", "GITHUB_TOKEN", "COPILOT_*"],
+            ..SandboxNeeds::NONE
+        },
         ..DEFAULTS
     },
     KnownAgent {
@@ -145,6 +201,19 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         commands: &[&["cursor-agent", "acp"]],
         install: "see https://cursor.com/cli",
         login: "cursor-agent login",
+        sandbox: SandboxNeeds {
+            state: &[".cursor", ".config/cursor"],
+            settings: &[
+                ".cursor/mcp.json",
+                ".cursor/hooks.json",
+                ".cursor/hooks",
+                ".cursor/rules",
+                ".cursor/commands",
+            ],
+            hosts: &["cursor.com", "*.cursor.com", "*.cursor.sh"],
+            env: &["CURSOR_API_KEY"],
+            ..SandboxNeeds::NONE
+        },
         ..DEFAULTS
     },
     KnownAgent {
@@ -153,6 +222,13 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         commands: &[&["devin", "acp"]],
         install: "see https://devin.ai",
         login: "sign in with the program itself",
+        sandbox: SandboxNeeds {
+            state: &[".config/devin", ".local/share/devin"],
+            settings: &[".config/devin"],
+            hosts: &["api.devin.ai", "app.devin.ai"],
+            env: &["DEVIN_*"],
+            ..SandboxNeeds::NONE
+        },
         ..DEFAULTS
     },
     KnownAgent {
@@ -163,6 +239,22 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         package: npx("@factory/cli", &["exec", "--output-format", "acp"]),
         install: "npm install -g @factory/cli",
         login: "run `droid` and sign in, or set FACTORY_API_KEY",
+        sandbox: SandboxNeeds {
+            state: &[".factory"],
+            settings: &[
+                ".factory/settings.json",
+                ".factory/mcp.json",
+                ".factory/hooks",
+                ".factory/commands",
+                ".factory/droids",
+                ".factory/skills",
+                ".factory/plugins",
+                ".factory/bin",
+            ],
+            hosts: &["api.factory.ai", "app.factory.ai"],
+            env: &["FACTORY_API_KEY"],
+            ..SandboxNeeds::NONE
+        },
         ..DEFAULTS
     },
     KnownAgent {
@@ -194,6 +286,12 @@ pub(super) const KNOWN: &[KnownAgent] = &[
             "answers any version with its own number, and speaks version 1",
             "needs a new Python (3.13)",
         ],
+        sandbox: SandboxNeeds {
+            state: &[".fast-agent"],
+            settings: &[".fast-agent/fastagent.config.yaml"],
+            env: &["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY"],
+            ..SandboxNeeds::NONE
+        },
         ..DEFAULTS
     },
     KnownAgent {
@@ -221,7 +319,16 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         ],
         sandbox: SandboxNeeds {
             state: &[".gemini"],
-            settings: &[".gemini/settings.json"],
+            settings: &[
+                ".gemini/settings.json",
+                ".gemini/trustedFolders.json",
+                ".gemini/.env",
+                ".gemini/extensions",
+                ".gemini/commands",
+                ".gemini/hooks",
+                ".gemini/policies",
+                ".gemini/skills",
+            ],
             hosts: &[
                 "generativelanguage.googleapis.com",
                 "cloudcode-pa.googleapis.com",
@@ -264,6 +371,13 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         commands: &[&["grok", "agent", "stdio"]],
         install: "see https://x.ai",
         login: "run `grok` and sign in, or set XAI_API_KEY",
+        sandbox: SandboxNeeds {
+            state: &[".grok"],
+            settings: &[".grok/config.toml", ".grok/hooks", ".grok/skills", ".grok/plugins"],
+            hosts: &["api.x.ai", "accounts.x.ai", "auth.x.ai"],
+            env: &["XAI_API_KEY", "GROK_*"],
+            ..SandboxNeeds::NONE
+        },
         ..DEFAULTS
     },
     KnownAgent {
@@ -273,6 +387,12 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         commands: &[&["hermes-acp"], &["hermes", "acp"]],
         install: "uv tool install \"hermes-agent[acp]\"",
         login: "hermes setup",
+        sandbox: SandboxNeeds {
+            state: &[".hermes"],
+            settings: &[".hermes/config.yaml", ".hermes/.env", ".hermes/hooks", ".hermes/plugins"],
+            env: &["HERMES_*", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY"],
+            ..SandboxNeeds::NONE
+        },
         ..DEFAULTS
     },
     KnownAgent {
@@ -282,6 +402,13 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         commands: &[&["iflow", "--experimental-acp"]],
         install: "see https://platform.iflow.cn",
         login: "run `iflow` and sign in",
+        sandbox: SandboxNeeds {
+            state: &[".iflow"],
+            settings: &[".iflow/settings.json", ".iflow/commands", ".iflow/hooks"],
+            hosts: &["iflow.cn", "*.iflow.cn"],
+            env: &["IFLOW_*"],
+            ..SandboxNeeds::NONE
+        },
         ..DEFAULTS
     },
     KnownAgent {
@@ -292,6 +419,13 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         package: npx("@jetbrains/junie", &["--acp=true"]),
         install: "npm install -g @jetbrains/junie",
         login: "run `junie` and sign in with a JetBrains account",
+        sandbox: SandboxNeeds {
+            state: &[".junie"],
+            settings: &[".junie/mcp", ".junie/commands", ".junie/skills"],
+            hosts: &["*.jetbrains.ai", "account.jetbrains.com", "oauth.account.jetbrains.com"],
+            env: &["JUNIE_*"],
+            ..SandboxNeeds::NONE
+        },
         ..DEFAULTS
     },
     KnownAgent {
@@ -302,6 +436,13 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         package: npx("@kilocode/cli", &["acp"]),
         install: "npm install -g @kilocode/cli",
         login: "kilo auth login",
+        sandbox: SandboxNeeds {
+            state: &[".config/kilo", ".local/share/kilo", ".local/state/kilo"],
+            settings: &[".config/kilo"],
+            hosts: &["api.kilo.ai", "app.kilo.ai", "models.dev"],
+            env: &["KILO_*"],
+            ..SandboxNeeds::NONE
+        },
         ..DEFAULTS
     },
     KnownAgent {
@@ -312,6 +453,18 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         package: npx("@moonshot-ai/kimi-code", &["acp"]),
         install: "npm install -g @moonshot-ai/kimi-code",
         login: "run `kimi` and /login",
+        sandbox: SandboxNeeds {
+            state: &[".kimi", ".kimi-code"],
+            settings: &[
+                ".kimi/config.toml",
+                ".kimi/mcp.json",
+                ".kimi-code/config.toml",
+                ".kimi-code/mcp.json",
+            ],
+            hosts: &["api.moonshot.ai", "api.moonshot.cn", "*.kimi.com"],
+            env: &["KIMI_*", "MOONSHOT_*"],
+            ..SandboxNeeds::NONE
+        },
         ..DEFAULTS
     },
     KnownAgent {
@@ -320,6 +473,13 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         commands: &[&["kiro-cli-chat", "acp"], &["kiro-cli", "acp"]],
         install: "see https://kiro.dev/cli",
         login: "kiro-cli login",
+        sandbox: SandboxNeeds {
+            state: &[".kiro", ".local/share/kiro-cli"],
+            settings: &[".kiro/settings", ".kiro/agents", ".kiro/hooks", ".kiro/steering"],
+            hosts: &["*.kiro.dev"],
+            env: &["KIRO_*"],
+            ..SandboxNeeds::NONE
+        },
         ..DEFAULTS
     },
     KnownAgent {
@@ -337,6 +497,12 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         // The package `mux` on npm is another project.
         install: "see https://github.com/coder/mux",
         login: "set up a provider in Mux itself",
+        sandbox: SandboxNeeds {
+            state: &[".mux"],
+            settings: &[".mux/providers.jsonc", ".mux/config.json"],
+            env: &["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY"],
+            ..SandboxNeeds::NONE
+        },
         ..DEFAULTS
     },
     KnownAgent {
@@ -346,6 +512,12 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         package: npx("@nanocollective/nanocoder", &["--acp"]),
         install: "npm install -g @nanocollective/nanocoder",
         login: "set up a provider in agents.config.json",
+        sandbox: SandboxNeeds {
+            state: &[".config/nanocoder", ".local/share/nanocoder"],
+            settings: &[".config/nanocoder"],
+            env: &["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY"],
+            ..SandboxNeeds::NONE
+        },
         ..DEFAULTS
     },
     KnownAgent {
@@ -356,6 +528,17 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         install: "bun install -g @oh-my-pi/pi-coding-agent",
         login: "run `omp` and /login",
         notes: &["runs on Bun, not on Node"],
+        sandbox: SandboxNeeds {
+            state: &[".omp"],
+            settings: &[
+                ".omp/agent/settings.json",
+                ".omp/agent/extensions",
+                ".omp/agent/hooks",
+                ".omp/agent/tools",
+            ],
+            env: &["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY"],
+            ..SandboxNeeds::NONE
+        },
         ..DEFAULTS
     },
     KnownAgent {
@@ -365,6 +548,18 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         package: npx("openclaw", &["acp"]),
         install: "npm install -g openclaw",
         login: "openclaw onboard",
+        sandbox: SandboxNeeds {
+            state: &[".openclaw"],
+            settings: &[".openclaw/openclaw.json", ".openclaw/skills", ".openclaw/hooks"],
+            env: &[
+                "OPENCLAW_*",
+                "ANTHROPIC_API_KEY",
+                "OPENAI_API_KEY",
+                "GEMINI_API_KEY",
+                "OPENROUTER_API_KEY",
+            ],
+            ..SandboxNeeds::NONE
+        },
         ..DEFAULTS
     },
     KnownAgent {
@@ -379,7 +574,29 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         notes: &["writes files through the client although the client said that it does not do that"],
         sandbox: SandboxNeeds {
             state: &[".config/opencode", ".local/share/opencode", ".local/state/opencode"],
-            settings: &[".config/opencode"],
+            // Not the whole folder: opencode writes a .gitignore there at its first start, and fails without it. Language
+            // servers that it has downloaded run also outside of a sandbox.
+            settings: &[
+                ".config/opencode/opencode.json",
+                ".config/opencode/opencode.jsonc",
+                ".config/opencode/config.json",
+                ".config/opencode/AGENTS.md",
+                ".config/opencode/agent",
+                ".config/opencode/agents",
+                ".config/opencode/command",
+                ".config/opencode/commands",
+                ".config/opencode/mode",
+                ".config/opencode/modes",
+                ".config/opencode/plugin",
+                ".config/opencode/plugins",
+                ".config/opencode/skill",
+                ".config/opencode/skills",
+                ".config/opencode/tool",
+                ".config/opencode/tools",
+                ".config/opencode/package.json",
+                ".config/opencode/node_modules",
+                ".local/share/opencode/bin",
+            ],
             hosts: &["models.dev", "opencode.ai"],
             ..SandboxNeeds::NONE
         },
@@ -395,6 +612,19 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         install: "npm install -g @earendil-works/pi-coding-agent pi-acp",
         login: "run `pi` and /login",
         notes: &["needs the program `pi` beside its adapter `pi-acp`"],
+        sandbox: SandboxNeeds {
+            state: &[".pi"],
+            settings: &[
+                ".pi/agent/settings.json",
+                ".pi/agent/extensions",
+                ".pi/agent/hooks",
+                ".pi/agent/tools",
+                ".pi/agent/skills",
+                ".pi/agent/bin",
+            ],
+            env: &["PI_*", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY"],
+            ..SandboxNeeds::NONE
+        },
         ..DEFAULTS
     },
     KnownAgent {
@@ -414,6 +644,13 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         package: npx("@qoder-ai/qodercli", &["--acp"]),
         install: "npm install -g @qoder-ai/qodercli",
         login: "run `qodercli` and /login",
+        sandbox: SandboxNeeds {
+            state: &[".qoder"],
+            settings: &[".qoder/settings.json", ".qoder/agents", ".qoder/commands"],
+            hosts: &["qoder.com", "*.qoder.com"],
+            env: &["QODER_*"],
+            ..SandboxNeeds::NONE
+        },
         ..DEFAULTS
     },
     KnownAgent {
@@ -427,6 +664,25 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         versions: &[1],
         seen: "0.24",
         notes: &["calls methods of its own that no version has, without the _ that marks them"],
+        sandbox: SandboxNeeds {
+            state: &[".qwen"],
+            settings: &[
+                ".qwen/settings.json",
+                ".qwen/.env",
+                ".qwen/extensions",
+                ".qwen/commands",
+                ".qwen/skills",
+                ".qwen/agents",
+            ],
+            hosts: &[
+                "chat.qwen.ai",
+                "portal.qwen.ai",
+                "dashscope.aliyuncs.com",
+                "dashscope-intl.aliyuncs.com",
+            ],
+            env: &["QWEN_*", "DASHSCOPE_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"],
+            ..SandboxNeeds::NONE
+        },
         ..DEFAULTS
     },
     KnownAgent {
@@ -436,6 +692,13 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         commands: &[&["traecli", "acp", "serve"]],
         install: "see https://www.trae.ai",
         login: "sign in with the program itself",
+        sandbox: SandboxNeeds {
+            state: &[".trae"],
+            settings: &[".trae/mcp.json", ".trae/rules"],
+            hosts: &["www.trae.ai", "*.trae.ai"],
+            env: &["TRAE_*"],
+            ..SandboxNeeds::NONE
+        },
         ..DEFAULTS
     },
     KnownAgent {
@@ -445,6 +708,13 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         commands: &[&["vibe-acp"]],
         install: "uv tool install mistral-vibe",
         login: "vibe --setup, or set MISTRAL_API_KEY",
+        sandbox: SandboxNeeds {
+            state: &[".vibe"],
+            settings: &[".vibe/config.toml", ".vibe/.env", ".vibe/tools", ".vibe/agents", ".vibe/skills"],
+            hosts: &["api.mistral.ai"],
+            env: &["MISTRAL_API_KEY", "VIBE_*"],
+            ..SandboxNeeds::NONE
+        },
         ..DEFAULTS
     },
     KnownAgent {
@@ -453,6 +723,18 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         commands: &[&["zeroclaw", "acp"]],
         install: "cargo install zeroclaw, or see https://github.com/zeroclaw-labs/zeroclaw",
         login: "zeroclaw onboard",
+        sandbox: SandboxNeeds {
+            state: &[".zeroclaw"],
+            settings: &[".zeroclaw/config.toml", ".zeroclaw/skills"],
+            env: &[
+                "ZEROCLAW_*",
+                "ANTHROPIC_API_KEY",
+                "OPENAI_API_KEY",
+                "GEMINI_API_KEY",
+                "OPENROUTER_API_KEY",
+            ],
+            ..SandboxNeeds::NONE
+        },
         ..DEFAULTS
     },
 ];

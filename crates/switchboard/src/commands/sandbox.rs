@@ -2,8 +2,10 @@
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
+use std::process::Stdio;
 
 use serde_json::json;
 use switchboard_acp::display::visible_line;
@@ -227,8 +229,10 @@ fn run_program(arguments: &RunArguments) -> Result<Outcome, CommandError> {
     let mut sandbox = plan.create(Some(on_denied)).map_err(|error| not_confined(&error))?;
     let (mut command, inherited) = sandbox.command().map_err(|error| not_confined(&error))?;
     let failed = |error: std::io::Error| CommandError::failed(format!("cannot start bubblewrap: {error}"));
+    pipe_files(&mut command);
     let mut process = command.spawn().map_err(failed)?;
     drop(inherited);
+    let outputs = copy_streams(&mut process);
     let mut ended = || match process.try_wait() {
         Ok(None) => None,
         // Its own message is on standard error already.
@@ -241,8 +245,49 @@ fn run_program(arguments: &RunArguments) -> Result<Outcome, CommandError> {
         return Err(not_confined(&error));
     }
     let status = process.wait().map_err(failed)?;
+    for output in outputs {
+        // A thread that has failed has said so.
+        let _ = output.join();
+    }
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
     Ok(Outcome::Exited(u8::try_from(code).unwrap_or(u8::MAX)))
+}
+
+/// Lets the standard streams that are files reach the program through pipes: it could open the file itself again, with more
+/// rights than the stream has.
+fn pipe_files(command: &mut std::process::Command) {
+    use rustix::fs::{FileType, fstat};
+    let is_file = |stream: std::os::fd::BorrowedFd<'_>| {
+        let kind = fstat(stream).map(|stat| FileType::from_raw_mode(stat.st_mode));
+        matches!(kind, Ok(FileType::RegularFile | FileType::Directory | FileType::BlockDevice))
+    };
+    if is_file(std::io::stdin().as_fd()) {
+        command.stdin(Stdio::piped());
+    }
+    if is_file(std::io::stdout().as_fd()) {
+        command.stdout(Stdio::piped());
+    }
+    if is_file(std::io::stderr().as_fd()) {
+        command.stderr(Stdio::piped());
+    }
+}
+
+/// Starts the threads that copy between the pipes of a process and the standard streams. Returns those of the outputs.
+fn copy_streams(process: &mut std::process::Child) -> Vec<std::thread::JoinHandle<()>> {
+    if let Some(mut pipe) = process.stdin.take() {
+        // Not waited for: the program need not read its input.
+        std::thread::spawn(move || drop(std::io::copy(&mut std::io::stdin().lock(), &mut pipe)));
+    }
+    // A failure to write ends the copy, and the program gets an error for its pipe.
+    let output = process
+        .stdout
+        .take()
+        .map(|mut pipe| std::thread::spawn(move || drop(std::io::copy(&mut pipe, &mut std::io::stdout()))));
+    let error = process
+        .stderr
+        .take()
+        .map(|mut pipe| std::thread::spawn(move || drop(std::io::copy(&mut pipe, &mut std::io::stderr()))));
+    output.into_iter().chain(error).collect()
 }
 
 fn why(arguments: &WhyArguments) -> Result<Outcome, CommandError> {

@@ -40,6 +40,7 @@ mod run;
 mod run_ends;
 mod run_subagents;
 mod sandbox;
+mod sandbox_attacks;
 mod schema;
 mod serve;
 mod sessions;

@@ -16,7 +16,7 @@ use crate::agent_program::Place;
 
 const BOTH: [&str; 2] = ["workspace", "strict"];
 
-fn git(folder: &Path, arguments: &[&str]) {
+pub(crate) fn git(folder: &Path, arguments: &[&str]) {
     let status = Command::new("git")
         .args(["-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "init.defaultBranch=main"])
         .args(arguments)
@@ -28,7 +28,7 @@ fn git(folder: &Path, arguments: &[&str]) {
 }
 
 /// A project with secrets, a repository and rules.
-fn project() -> Place {
+pub(crate) fn project() -> Place {
     let place = Place::new();
     place.write("work/src/main.rs", "fn main() {}\n");
     place.write("work/.env", "KEY=secret-in-env\n");
@@ -56,23 +56,29 @@ path = ["$root/Cargo.lock"]
 "#;
     place.write("home/.config/switchboard/switchboard-policy.toml", rules);
     git(&place.work(), &["init", "--quiet"]);
+    git(&place.work(), &["commit", "--quiet", "--allow-empty", "-m", "first"]);
+    git(&place.work(), &["worktree", "add", "--quiet", "--detach", "../tree"]);
+    place.write("work/.githooks/post-merge", "#!/bin/sh\n");
+    place.write("work/shared.gitconfig", "[alias]\n\tx = status\n");
+    git(&place.work(), &["config", "core.hooksPath", ".githooks"]);
+    git(&place.work(), &["config", "include.path", "../shared.gitconfig"]);
     std::fs::hard_link(place.work().join(".env"), place.work().join("twin")).unwrap();
     std::os::unix::fs::symlink(place.home().join(".ssh"), place.work().join("link-to-home")).unwrap();
     place
 }
 
 /// Runs a program in the sandbox of a place.
-fn confined(place: &Place, options: &[&str], program: &[&str]) -> Command {
+pub(crate) fn confined(place: &Place, options: &[&str], program: &[&str]) -> Command {
     place.command(&[&["sandbox", "run"], options, &["--"], program].concat())
 }
 
-fn script(place: &Place, mode: &str, text: &str) -> Output {
+pub(crate) fn script(place: &Place, mode: &str, text: &str) -> Output {
     let mut command = confined(place, &["--mode", mode], &["sh", "-c", text]);
     command.env("OUTSIDE", place.work().parent().unwrap().join("elsewhere"));
     command.env("SECRET_TOKEN", "secret-in-environment").output().unwrap()
 }
 
-fn texts(output: &Output) -> (String, String) {
+pub(crate) fn texts(output: &Output) -> (String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (text(&output.stdout), text(&output.stderr))
 }
@@ -114,6 +120,9 @@ fn escapes(place: &Place, host_process: u32, port: u16, abstract_name: &str) -> 
         ("write a Git hook", "echo x > .git/hooks/pre-commit && echo ESCAPED".into()),
         ("change the Git configuration", "git config core.hooksPath /tmp && echo ESCAPED".into()),
         ("replace the Git folder", "mv .git g && cp -a g .git && echo x > .git/hooks/pre-commit && echo ESCAPED".into()),
+        ("write hooks that the configuration names", "echo x > .githooks/post-merge && echo ESCAPED; echo x > .githooks/new && echo ESCAPED; mv .githooks h && echo ESCAPED".into()),
+        ("write configuration that Git includes", "echo x >> shared.gitconfig && echo ESCAPED; rm -f shared.gitconfig && echo ESCAPED".into()),
+        ("lead a worktree to another configuration", "for f in .git/worktrees/*/commondir .git/worktrees/*/gitdir; do echo ../evil > $f && echo ESCAPED; rm -f $f && echo ESCAPED; done; mv .git/worktrees w && echo ESCAPED".into()),
         ("write .envrc", "echo x >> .envrc && echo ESCAPED".into()),
         ("replace .envrc", "rm -f .envrc && echo ESCAPED".into()),
         ("write editor tasks", "echo x > sub/.vscode/tasks.json && echo ESCAPED".into()),
@@ -208,7 +217,7 @@ impl FromAbstract for std::os::unix::net::SocketAddr {
 }
 
 /// Cases of everyday work. A tool that this machine lacks is named in the output of the test.
-const WORK: [(&str, &str, &str); 15] = [
+const WORK: [(&str, &str, &str); 18] = [
     ("git commit", "git", "echo a > a && git add a && git commit -qm one && git log --oneline | grep one"),
     (
         "git branches and stash",
@@ -268,6 +277,17 @@ const WORK: [(&str, &str, &str); 15] = [
         "printf 'import unittest\\nclass T(unittest.TestCase):\\n  def test(self): self.assertEqual(1,1)\\n' > test_x.py && python3 -m unittest -q test_x",
     ),
     (
+        "pip from a file",
+        "pip",
+        "python3 -m venv v && printf 'import zipfile\\nz=zipfile.ZipFile(\"x-1.0-py3-none-any.whl\",\"w\")\\nz.writestr(\"x.py\",\"y=7\")\\nd=\"x-1.0.dist-info/\"\\nz.writestr(d+\"METADATA\",\"Metadata-Version: 2.1\\\\nName: x\\\\nVersion: 1.0\\\\n\")\\nz.writestr(d+\"WHEEL\",\"Wheel-Version: 1.0\\\\nRoot-Is-Purelib: true\\\\nTag: py3-none-any\\\\n\")\\nz.writestr(d+\"RECORD\",\"\")\\nz.close()\\n' > w.py && python3 w.py && v/bin/pip install -q --no-index ./x-1.0-py3-none-any.whl && v/bin/python -c 'import x; assert x.y == 7'",
+    ),
+    ("pytest", "pytest", "printf 'def test_x():\\n  assert 1\\n' > test_y.py && pytest -q test_y.py"),
+    (
+        "git submodule and clone",
+        "git",
+        "git init -q ../lib-$$ 2>/dev/null; git init -q lib && git -C lib commit -q --allow-empty -m l && git -c protocol.file.allow=always clone -q lib copy && git -C copy log --oneline && rm -rf lib copy",
+    ),
+    (
         "servers of editors on the loopback and on unix sockets",
         "python3",
         "python3 -c 'import socket,os\ns=socket.socket();s.bind((\"127.0.0.1\",0));s.listen();c=socket.create_connection(s.getsockname())\nu=socket.socket(socket.AF_UNIX);u.bind(\"/tmp/s\");u.listen();d=socket.socket(socket.AF_UNIX);d.connect(\"/tmp/s\")'",
@@ -277,10 +297,6 @@ const WORK: [(&str, &str, &str); 15] = [
 #[test]
 fn everyday_work_succeeds() {
     let place = project();
-    let has = |program: &str| {
-        let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output().unwrap();
-        found.status.success()
-    };
     // Toolchains in a home directory are those of the user who runs the tests.
     let home = std::env::var("HOME").unwrap_or_default();
     for name in [".cargo/bin", ".rustup"] {
@@ -291,22 +307,32 @@ fn everyday_work_succeeds() {
         }
     }
     let path = format!("{}/.cargo/bin:/usr/local/bin:/usr/bin:/bin", place.home().display());
+    let has = |program: &str| {
+        let mut found = Command::new("sh");
+        found.args(["-c", &format!("command -v {program}")]).env("PATH", &path);
+        found.output().unwrap().status.success()
+    };
     let mut failures = Vec::new();
-    for (name, tool, text) in WORK {
+    // Toolchains of the home directory are only there in the mode workspace.
+    let of_home = ["cargo"];
+    let cases = WORK.iter().flat_map(|case| BOTH.map(|mode| (case, mode)));
+    for ((name, tool, text), mode) in
+        cases.filter(|((_, tool, _), mode)| *mode == "workspace" || !of_home.contains(tool))
+    {
         if !has(tool) {
             eprintln!("everyday work: {name}: this machine has no {tool}");
             continue;
         }
-        let work = place.work().join(name.replace(' ', "-"));
+        let work = place.work().join(format!("{}-{mode}", name.replace(' ', "-")));
         std::fs::create_dir(&work).unwrap();
         git(&work, &["init", "--quiet"]);
         git(&work, &["commit", "--quiet", "--allow-empty", "-m", "first"]);
-        let mut command = confined(&place, &["--mode", "workspace"], &["sh", "-c", text]);
+        let mut command = confined(&place, &["--mode", mode], &["sh", "-c", text]);
         command.current_dir(&work).env("PATH", &path).env_remove("CARGO_HOME").env_remove("RUSTUP_HOME");
         let output = command.output().unwrap();
         if !output.status.success() {
             let (out, err) = texts(&output);
-            failures.push(format!("{name}: {:?}\n{out}\n{err}", output.status));
+            failures.push(format!("{mode}: {name}: {:?}\n{out}\n{err}", output.status));
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n---\n"));
@@ -393,7 +419,7 @@ fn inherited_descriptors_are_closed() {
 // ----- failures start nothing
 
 /// Runs a command in a mount namespace in which `bwrap` is another file.
-fn with_bwrap(place: &Place, fake: &Path, arguments: &[&str]) -> Output {
+pub(crate) fn with_bwrap(place: &Place, fake: &Path, arguments: &[&str]) -> Output {
     let program = env!("CARGO_BIN_EXE_switchboard");
     let mut command = Command::new("unshare");
     let setup = format!("mount --bind '{}' /usr/bin/bwrap && exec \"$0\" \"$@\"", fake.display());
@@ -408,7 +434,7 @@ fn with_bwrap(place: &Place, fake: &Path, arguments: &[&str]) -> Output {
     command.current_dir(place.work()).stdin(Stdio::null()).output().unwrap()
 }
 
-fn fake_bwrap(place: &Place, text: &str) -> PathBuf {
+pub(crate) fn fake_bwrap(place: &Place, text: &str) -> PathBuf {
     use std::os::unix::fs::PermissionsExt;
     place.write("fake/bwrap", text);
     let path = place.work().parent().unwrap().join("fake/bwrap");
@@ -520,6 +546,14 @@ for line in sys.stdin:
         elif text == "ask":
             say({"id": "f", "method": "fs/read_text_file", "params": {"sessionId": "s1", "path": "/etc/hostname"}})
             said = sys.stdin.readline().strip()
+        elif text.startswith("tool "):
+            done = subprocess.run(["sh", "-c", text[5:]], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+            said = "done"
+            call = {"toolCallId": "c1", "title": "shell", "kind": "execute", "status": "in_progress"}
+            say({"method": "session/update", "params": {"sessionId": "s1", "update": {"sessionUpdate": "tool_call", **call}}})
+            content = [{"type": "content", "content": {"type": "text", "text": done.stdout + done.stderr}}]
+            end = {"sessionUpdate": "tool_call_update", "toolCallId": "c1", "status": "failed", "content": content}
+            say({"method": "session/update", "params": {"sessionId": "s1", "update": end}})
         else:
             done = subprocess.run(["sh", "-c", text], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
             said = done.stdout + done.stderr
@@ -528,14 +562,14 @@ for line in sys.stdin:
         say({"id": id, "result": {"stopReason": "end_turn"}})
 "#;
 
-fn python() -> String {
+pub(crate) fn python() -> String {
     // The shims of version managers need more than the interpreter.
     let found = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output().unwrap();
     String::from_utf8(found.stdout).unwrap().trim().to_owned()
 }
 
 /// A place whose rules open the interpreter of the agent, wherever it is installed.
-fn with_agent(place: &Place, more: &str) -> Vec<String> {
+pub(crate) fn with_agent(place: &Place, more: &str) -> Vec<String> {
     let python = python();
     let real = Path::new(&python).canonicalize().unwrap();
     let prefix = real.parent().unwrap().parent().unwrap();
@@ -721,6 +755,10 @@ fn listed_hosts_are_reached_through_the_proxy_and_no_others() {
     write(&format!("hosts = [\"localhost:{port}\"]"));
     let refused = fetch(&format!("http://localhost:{port}/ --noproxy ''"));
     assert!(refused.contains("403") && refused.contains("loopback"), "{refused}");
+    // Also if its address is listed: with another port, or as what it is.
+    write(&format!("hosts = [\"localhost:{port}\", \"127.0.0.1:9\"]"));
+    let refused = fetch(&format!("http://localhost:{port}/ --noproxy ''"));
+    assert!(refused.contains("403") && refused.contains("loopback"), "{refused}");
     // A forwarded port of the loopback needs no proxy.
     write(&format!("network = \"none\"\nloopback = [{port}]"));
     let forwarded = fetch(&format!("http://127.0.0.1:{port}/"));
@@ -797,7 +835,7 @@ fn rules_say_what_the_sandbox_holds() {
     assert_eq!(explained["sandbox"][0]["access"], "hidden", "{explained}");
     assert_eq!(explained["sandbox"][0]["rule"], "env", "{explained}");
     let doctor = texts(&place.command(&["doctor", "--no-agents"]).output().unwrap()).0;
-    for check in ["sandbox: bubblewrap", "sandbox: namespaces", "sandbox: Landlock"] {
+    for check in ["sandbox: bubblewrap", "sandbox: namespaces", "sandbox: Landlock", "made and proven in"] {
         assert!(doctor.contains(check), "{doctor}");
     }
 }

@@ -12,7 +12,7 @@ use tokio::process::{ChildStderr, ChildStdout};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
-use super::confinement::{Confined, ConfinementNotice};
+use super::confinement::{Confined, ConfinementNotice, OutputListener};
 use super::group::Group;
 use super::standard_error::StandardError;
 use super::watchdog::Watchdog;
@@ -76,7 +76,6 @@ pub struct Child {
     handle: Arc<Handle>,
 }
 
-#[derive(Debug)]
 struct Handle {
     program: String,
     relay_for: Option<String>,
@@ -88,6 +87,7 @@ struct Handle {
     grace: Grace,
     input: Mutex<Option<OutboxCloser>>,
     notices: Mutex<Option<mpsc::Receiver<ConfinementNotice>>>,
+    listener: Mutex<Option<OutputListener>>,
 }
 
 /// Lifecycle of a process.
@@ -96,6 +96,17 @@ struct Life {
     exit: Option<Exit>,
     /// True if no process of its group is left.
     over: bool,
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Handle")
+            .field("program", &self.program)
+            .field("process_id", &self.process_id)
+            .field("life", &self.life)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Child {
@@ -109,6 +120,7 @@ impl Child {
         mut confined: Option<Box<dyn Confined>>,
     ) -> Option<Self> {
         let notices = Mutex::new(confined.as_mut().and_then(|confined| confined.notices()));
+        let listener = Mutex::new(confined.as_mut().and_then(|confined| confined.listener()));
         let process_id = process.id()?;
         let group = Group::of(process_id)?;
         if let Some(watchdog) = &watchdog {
@@ -144,6 +156,7 @@ impl Child {
             grace,
             input,
             notices,
+            listener,
         };
         Some(Child { handle: Arc::new(handle) })
     }
@@ -156,6 +169,14 @@ impl Child {
     /// Takes the notices of its confinement; `None` if it is not confined or they were taken.
     pub fn confinement_notices(&self) -> Option<mpsc::Receiver<ConfinementNotice>> {
         self.handle.notices.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Adds a notice for the sessions of a process that is not confined.
+    pub(super) fn note(&self, notice: ConfinementNotice) {
+        let (sender, receiver) = mpsc::channel(1);
+        // It is empty.
+        let _ = sender.try_send(notice);
+        *self.handle.notices.lock().unwrap_or_else(PoisonError::into_inner) = Some(receiver);
     }
 
     /// Returns the process id, which is also the id of the process group.
@@ -193,7 +214,13 @@ impl Child {
 
     /// Returns the output of the process.
     pub(super) fn output(&self, pipe: ChildStdout) -> ChildOutput {
-        ChildOutput::new(pipe, exited(self.handle.life.clone()), Arc::clone(&self.handle.standard_error))
+        let listener = self.handle.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
+        ChildOutput::new(
+            pipe,
+            exited(self.handle.life.clone()),
+            Arc::clone(&self.handle.standard_error),
+            listener,
+        )
     }
 
     /// Waits until the process has exited.
@@ -296,7 +323,11 @@ async fn supervise(
         watchdog.release().await;
     }
     // Its private files are removed when nothing uses them any more.
-    drop(confined);
+    if let Some(mut confined) = confined {
+        let ending = tokio::task::spawn_blocking(move || confined.ended());
+        // An error means that the runtime is shutting down.
+        let _ = ending.await;
+    }
     life.send_modify(|life| life.over = true);
 }
 

@@ -76,7 +76,19 @@ pub trait Confined: Send + Sync {
 
     /// Returns the notices of this confinement; `None` if there are none or they were taken.
     fn notices(&mut self) -> Option<tokio::sync::mpsc::Receiver<ConfinementNotice>>;
+
+    /// Returns a function that gets the output of the process as it is read; `None` if there is none or it was taken. It must
+    /// be quick.
+    fn listener(&mut self) -> Option<OutputListener> {
+        None
+    }
+
+    /// Does what is left to do when the process and everything that it has started have ended. May block.
+    fn ended(&mut self) {}
 }
+
+/// Gets the output of a confined process, in pieces of any length.
+pub type OutputListener = Box<dyn FnMut(&[u8]) + Send>;
 
 /// A notice about the confinement of a process, for its session.
 #[derive(Debug, Clone, PartialEq)]

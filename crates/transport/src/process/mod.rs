@@ -10,7 +10,7 @@ mod standard_error;
 mod watchdog;
 
 pub use child::{Child, Exit};
-pub use confinement::{Confined, Confinement, ConfinementNotice, ProgramStart};
+pub use confinement::{Confined, Confinement, ConfinementNotice, OutputListener, ProgramStart};
 pub use input::ChildInput;
 pub use output::ChildOutput;
 pub use program::{Grace, ProcessLease, Program, Spawned};

@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::process::ChildStdout;
 use tokio::time::{Instant, Sleep, sleep};
 
+use super::confinement::OutputListener;
 use super::standard_error::StandardError;
 
 /// Silence after which the pipe of an exited child counts as empty.
@@ -28,6 +29,7 @@ pub struct ChildOutput {
     state: Writer,
     /// Checked before each read, so that earlier lines of standard error are reported first.
     standard_error: Arc<StandardError>,
+    listener: Option<OutputListener>,
 }
 
 enum Writer {
@@ -41,9 +43,10 @@ impl ChildOutput {
         pipe: ChildStdout,
         exited: impl Future<Output = ()> + Send + 'static,
         standard_error: Arc<StandardError>,
+        listener: Option<OutputListener>,
     ) -> Self {
         let capacity = capacity(&pipe);
-        ChildOutput { pipe, capacity, state: Writer::Runs(Box::pin(exited)), standard_error }
+        ChildOutput { pipe, capacity, state: Writer::Runs(Box::pin(exited)), standard_error, listener }
     }
 }
 
@@ -65,6 +68,9 @@ impl AsyncRead for ChildOutput {
         }
         let filled = buffer.filled().len();
         if let Poll::Ready(outcome) = Pin::new(&mut this.pipe).poll_read(context, buffer) {
+            if let Some(listener) = &mut this.listener {
+                listener(&buffer.filled()[filled..]);
+            }
             if let Writer::Gone { silence, left } = &mut this.state {
                 *left = left.saturating_sub(buffer.filled().len() - filled);
                 silence.as_mut().reset(Instant::now() + SILENCE);

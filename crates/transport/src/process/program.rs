@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tokio::process::Command;
 use tokio::sync::watch;
 
-use super::confinement::{self, Confined, Confinement, ProgramStart};
+use super::confinement::{self, Confined, Confinement, ConfinementNotice, ProgramStart};
 use super::watchdog::Watchdog;
 use super::{Child, ChildInput, ChildOutput};
 use crate::{Connection, ConnectionOptions, Error};
@@ -43,6 +43,8 @@ pub struct Program {
     lease: Option<ProcessLease>,
     relay_for: Option<String>,
     confinement: Option<Arc<dyn Confinement>>,
+    /// Notice for the sessions, without a confinement.
+    notice: Option<ConfinementNotice>,
     roots: Vec<PathBuf>,
 }
 
@@ -125,6 +127,7 @@ impl Program {
             lease: None,
             relay_for: None,
             confinement: None,
+            notice: None,
             roots: Vec::new(),
         }
     }
@@ -192,6 +195,13 @@ impl Program {
     #[must_use]
     pub fn confined(mut self, confinement: Arc<dyn Confinement>) -> Self {
         self.confinement = Some(confinement);
+        self
+    }
+
+    /// Sets a notice for the sessions of a program that is not confined, although it usually is.
+    #[must_use]
+    pub fn with_notice(mut self, notice: ConfinementNotice) -> Self {
+        self.notice = Some(notice);
         self
     }
 
@@ -316,6 +326,9 @@ impl Program {
             confined,
         )
         .ok_or_else(missing)?;
+        if let Some(notice) = self.notice.clone().filter(|_| self.confinement.is_none()) {
+            child.note(notice);
+        }
         let output = child.output(output);
         Ok(Spawned { child, input, output })
     }

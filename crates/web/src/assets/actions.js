@@ -125,6 +125,12 @@ export function actionsOf(page) {
       const save = at("dialog-body").querySelector("[data-action=save-rule]");
       setTimeout(() => (save.disabled = false), INERT);
     },
+    "allow-host": async ({ host }, button) => {
+      button.disabled = true;
+      const words = await attempt({ type: "allow-host", host });
+      button.disabled = words !== undefined;
+      if (words !== undefined) toast(words);
+    },
     "save-rule": async ({ id, revision, decision, rule }, button) => {
       button.disabled = true;
       const words = await attempt({ type: "save-rule", id, revision, decision, rule });

@@ -4,7 +4,9 @@ use std::fmt::Write;
 
 use maud::{Markup, PreEscaped, html};
 use switchboard_acp::display::visible_line as plain_line;
+use switchboard_acp::extensions::SANDBOX;
 use switchboard_acp::{Wire, WireFormat, v2};
+use switchboard_policy::HostPattern;
 use switchboard_session::{Activity, Snapshot};
 
 use super::icons::icon;
@@ -333,6 +335,20 @@ fn notice(notice: &v2::Notice<'_>) -> Markup {
         div class=(class) {
             strong { (words) ": " (visible_line(&notice.title)) }
             @if let Some(description) = &notice.description { p { (prose(description)) } }
+            @if let Some(host) = denied_host(notice) {
+                p class="opts" {
+                    button type="button" class="opt" data-action="allow-host" data-host=(host.to_string()) {
+                        "Allow " (host.to_string())
+                    }
+                }
+            }
         }
     }
+}
+
+/// Returns the host that a sandbox refused, as it would be in the rules.
+fn denied_host(notice: &v2::Notice<'_>) -> Option<HostPattern> {
+    let meta = SANDBOX.read(notice.meta.as_ref()?)?.to_value();
+    let host = HostPattern::parse(meta.get("rule")?.as_str()?).ok()?;
+    (meta.get("denied")? == "host" && !host.is_many()).then_some(host)
 }

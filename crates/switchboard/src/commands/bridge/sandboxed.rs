@@ -58,6 +58,42 @@ pub(super) enum ForAgent {
     Refuse(String),
 }
 
+/// Treatment of a message of the agent.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum FromAgent {
+    /// Forward it.
+    Pass,
+    /// Answer it with this line.
+    Answer(String),
+    /// Neither forward nor answer it: it leads out, or cannot be understood, and has no usable id.
+    Drop,
+}
+
+/// All entries of an object, also those with the same key.
+struct Entries(Vec<(String, Value)>);
+
+impl<'de> serde::Deserialize<'de> for Entries {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Collector;
+        impl<'de> serde::de::Visitor<'de> for Collector {
+            type Value = Entries;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("an object")
+            }
+
+            fn visit_map<M: serde::de::MapAccess<'de>>(self, mut map: M) -> Result<Entries, M::Error> {
+                let mut entries = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    entries.push(entry);
+                }
+                Ok(Entries(entries))
+            }
+        }
+        deserializer.deserialize_map(Collector)
+    }
+}
+
 /// Returns an error response.
 fn refusal(id: &RequestId<'_>, code: i32, message: &str) -> String {
     let id = serde_json::from_str::<Value>(&id.to_string()).unwrap_or(Value::Null);
@@ -128,16 +164,30 @@ impl SandboxedAgent {
         }
     }
 
-    /// Returns the answer to a request of the agent for something that would lead out.
-    pub(super) fn refused(line: &str) -> Option<String> {
-        match Outline::of(line) {
-            Some(Outline::Request { id, method })
-                if method.starts_with("fs/") || method.starts_with("terminal/") =>
-            {
-                let reason = "the agent runs in a sandbox: it works with files and commands itself";
-                Some(refusal(&id, codes::METHOD_NOT_FOUND, reason))
-            }
-            _ => None,
+    /// Inspects a message of the agent, which may ask for something that would lead out.
+    pub(super) fn look_at_agent(line: &str) -> FromAgent {
+        if SandboxedAgent::passes(line.as_bytes()) {
+            return FromAgent::Pass;
+        }
+        // All entries: of two methods in one message, some clients take the first and some the last.
+        let Ok(Entries(entries)) = serde_json::from_str::<Entries>(line) else { return FromAgent::Drop };
+        let leads_out = entries.iter().any(|(key, value)| {
+            key == "method"
+                && value
+                    .as_str()
+                    .is_none_or(|method| method.starts_with("fs/") || method.starts_with("terminal/"))
+        });
+        if !leads_out {
+            return FromAgent::Pass;
+        }
+        let reason = "the agent runs in a sandbox: it works with files and commands itself";
+        let id = entries.into_iter().rev().find_map(|(key, id)| (key == "id").then_some(id));
+        match id {
+            Some(id @ (Value::String(_) | Value::Number(_))) => FromAgent::Answer(
+                json!({"jsonrpc": "2.0", "id": id, "error": {"code": codes::METHOD_NOT_FOUND, "message": reason}})
+                    .to_string(),
+            ),
+            _ => FromAgent::Drop,
         }
     }
 
@@ -311,13 +361,40 @@ mod tests {
     fn requests_that_lead_out_are_refused() {
         let request =
             |method: &str| format!(r#"{{"jsonrpc":"2.0","id":7,"method":"{method}","params":{{}}}}"#);
-        for method in ["fs/read_text_file", "fs/write_text_file", "terminal/create"] {
-            let answer: Value =
-                serde_json::from_str(&SandboxedAgent::refused(&request(method)).unwrap()).unwrap();
+        for method in ["fs/read_text_file", "fs/write_text_file", "terminal/create", "f\\u0073/x", "fs\\/x"] {
+            let FromAgent::Answer(answer) = SandboxedAgent::look_at_agent(&request(method)) else {
+                panic!("{method}")
+            };
+            let answer: Value = serde_json::from_str(&answer).unwrap();
             assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(7), &json!(-32601)), "{method}");
-            assert!(!SandboxedAgent::passes(request(method).as_bytes()));
         }
-        assert_eq!(SandboxedAgent::refused(&request("session/request_permission")), None);
-        assert!(SandboxedAgent::passes(request("session/update").as_bytes()));
+        for passes in ["session/request_permission", "session/update"] {
+            assert_eq!(SandboxedAgent::look_at_agent(&request(passes)), FromAgent::Pass);
+        }
+        let about = r#"{"method":"session/update","params":{"path":"fs/x","note":"terminal/create"}}"#;
+        assert_eq!(SandboxedAgent::look_at_agent(about), FromAgent::Pass);
+    }
+
+    #[test]
+    fn a_request_that_leads_out_is_refused_in_any_disguise() {
+        // Clients differ in what they make of these.
+        for (line, has_answer) in [
+            (r#"{"id":1,"method":"session/update","params":{},"method":"fs/write_text_file"}"#, true),
+            (r#"{"id":1,"method":"fs/write_text_file","method":"session/update"}"#, true),
+            (r#"{"id":1.5,"method":"fs/write_text_file"}"#, true),
+            (r#"{"id":"x","id":2,"method":"terminal/create"}"#, true),
+            (r#"{"id":true,"method":"fs/write_text_file"}"#, false),
+            (r#"{"id":null,"method":"fs/write_text_file"}"#, false),
+            (r#"{"method":"fs/write_text_file"}"#, false),
+            (r#"{"id":1,"method":["fs/write_text_file"]}"#, true),
+            (r#"{"id":"\ud800","method":"fs/write_text_file"}"#, false),
+            (r#"{"id":1,"method":"fs/write_text_file""#, false),
+        ] {
+            match SandboxedAgent::look_at_agent(line) {
+                FromAgent::Answer(_) => assert!(has_answer, "{line}"),
+                FromAgent::Drop => assert!(!has_answer, "{line}"),
+                FromAgent::Pass => panic!("{line}"),
+            }
+        }
     }
 }

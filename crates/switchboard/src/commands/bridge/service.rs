@@ -23,7 +23,7 @@ use super::history::{History, Redirect};
 use super::host::TerminalEvent;
 use super::permissions::{Instead, Permissions};
 use super::recorded::BridgeRecording;
-use super::sandboxed::{ForAgent, SandboxedAgent, StartedAgent};
+use super::sandboxed::{ForAgent, FromAgent, SandboxedAgent, StartedAgent};
 use crate::ending::{self, Phase, Stop, Stops};
 use crate::outbound_queue::{OutboundLine, OutboundQueue};
 use crate::outcome::{CommandError, Outcome};
@@ -303,13 +303,14 @@ impl Service {
                 // A batch that cannot be taken apart.
                 return self.complain(from, &line);
             }
-            let refused: Vec<Option<String>> =
-                entries.iter().map(|entry| SandboxedAgent::refused(entry)).collect();
-            if refused.iter().any(Option::is_some) {
-                for (entry, refused) in entries.into_iter().zip(refused) {
-                    match refused {
-                        Some(answer) => self.push_to_agent(OutboundLine::Made(answer)),
-                        None => self.pass(from, OutboundLine::Made(entry)),
+            let looked: Vec<FromAgent> =
+                entries.iter().map(|entry| SandboxedAgent::look_at_agent(entry)).collect();
+            if looked.iter().any(|looked| *looked != FromAgent::Pass) {
+                for (entry, looked) in entries.into_iter().zip(looked) {
+                    match looked {
+                        FromAgent::Answer(answer) => self.push_to_agent(OutboundLine::Made(answer)),
+                        FromAgent::Pass => self.pass(from, OutboundLine::Made(entry)),
+                        FromAgent::Drop => self.complain(from, &entry),
                     }
                 }
                 return;

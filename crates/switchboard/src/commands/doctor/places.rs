@@ -60,7 +60,7 @@ fn programs() -> Vec<Finding> {
 
 /// Reports which parts of a sandbox this machine can enforce. A missing part is a note: a sandbox is used on request.
 fn sandbox() -> Vec<Finding> {
-    let checks = switchboard_sandbox::machine().into_iter();
+    let checks = switchboard_sandbox::machine().into_iter().chain([("trial", crate::sandbox::trial())]);
     let findings = checks.map(|(name, result)| match result {
         Ok(what) => Finding::fine(format!("sandbox: {name}"), what),
         Err(reason) => Finding::note(format!("sandbox: {name}"), reason),

@@ -4,7 +4,7 @@ use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use switchboard_acp::extensions::{Author, HubRecord};
+use switchboard_acp::extensions::{Author, HubRecord, SANDBOX};
 use switchboard_acp::rpc::RequestId;
 use switchboard_acp::{Wire, WireFormat};
 use switchboard_policy::{Question, QuestionReader, Relevance};
@@ -22,6 +22,9 @@ use crate::store_file::{self, store_error};
 /// One line per request, in order: time, session, message, link (if the page has it), agent, client, request,
 /// subject, rule, decision (allow, deny, or ask without an answer), reason, by (policy, person, client, or
 /// null), who, option, judged (the decision of the rules), mode, and the hash of the rules.
+///
+/// What a sandbox has refused or found has lines of its own, by "sandbox": a host or path as the subject, the
+/// decision (deny, or null for a protected name that was made or changed, and for a guess), and the count.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// Session ids in the store; all sessions if missing
@@ -46,7 +49,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let mut output = BufWriter::new(std::io::stdout().lock());
     let (mut outcome, relevance, files) = (Outcome::Fine, Relevance::new(), SystemFiles::new());
     for session in sessions {
-        let mut audit = Audit { reader: reader(None, None)?, rows: Vec::new(), open: Vec::new() };
+        let mut audit =
+            Audit { reader: reader(None, None)?, rows: Vec::new(), open: Vec::new(), of_sandbox: Vec::new() };
         for item in store.read(&session.id, 0).map_err(store_error)? {
             match item.map_err(store_error)? {
                 Item::Record(record) => audit.take(&record, &relevance),
@@ -57,8 +61,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
             }
         }
         let agent = audit.reader.agent().map(str::to_owned);
-        for row in audit.rows {
-            let line = row.to_json(&session, agent.as_deref(), &files);
+        let agent = agent.as_deref();
+        let asked = audit.rows.iter().map(|row| (row.message, row.to_json(&session, agent, &files)));
+        let found = audit.of_sandbox.iter().map(|row| (row.message, row.to_json(&session, agent)));
+        let mut lines: Vec<(u64, Value)> = asked.chain(found).collect();
+        lines.sort_by_key(|(message, _)| *message);
+        for (_, line) in lines {
             writeln!(output, "{line}").map_err(write_error)?;
         }
     }
@@ -72,6 +80,54 @@ struct Audit {
     rows: Vec<Row>,
     /// Indices of the pending questions.
     open: Vec<usize>,
+    of_sandbox: Vec<SandboxRow>,
+}
+
+/// A notice of the sandbox of a session.
+struct SandboxRow {
+    message: u64,
+    at: Moment,
+    title: String,
+    data: Value,
+}
+
+impl SandboxRow {
+    /// Reads the notice in a message, if it is one about a refusal, a change, or a sandbox that was switched off.
+    fn read(record: &Record) -> Option<Self> {
+        let name = SANDBOX.name();
+        memchr::memmem::find(&record.bytes, name.as_bytes())?;
+        let message: Value = serde_json::from_slice(&record.bytes).ok()?;
+        let update = message.pointer("/params/update")?;
+        let data = update.get("_meta")?.get(name)?.clone();
+        let counts = ["denied", "changed", "failed"].iter().any(|key| data.get(*key).is_some())
+            || data.get("mode").is_some_and(|mode| mode == "off");
+        let title = update.get("title").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let number = store_file::message_number(record.sequence);
+        counts.then_some(SandboxRow { message: number, at: record.time, title, data })
+    }
+
+    fn to_json(&self, session: &Summary, agent: Option<&str>) -> Value {
+        let data = &self.data;
+        let is_refusal = data["denied"] == "host";
+        let subject = match data["denied"].as_str() {
+            Some("host") => json!({"host": data["host"]}),
+            Some(_) => json!({"path": data["path"]}),
+            None => data.clone(),
+        };
+        json!({
+            "time": self.at.0,
+            "session": session.id,
+            "message": self.message,
+            "link": message_address(&session.id, self.message.saturating_sub(1)),
+            "agent": agent.or(session.about.agent.as_deref()),
+            "client": session.about.client,
+            "subject": subject,
+            "decision": is_refusal.then_some("deny"),
+            "reason": self.title,
+            "by": "sandbox",
+            "count": data["count"],
+        })
+    }
 }
 
 /// A question and its result.
@@ -94,6 +150,7 @@ impl Audit {
             return self.note(&text);
         }
         let Some((side, false)) = record.channel.message() else { return };
+        self.of_sandbox.extend(SandboxRow::read(record));
         if !relevance.matters(&record.bytes) {
             return;
         }

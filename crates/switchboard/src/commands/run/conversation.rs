@@ -637,6 +637,10 @@ impl Runner {
                 _ = self.stops.next() => drop(child.shut_down_within(ending::grace()).await),
             }
         }
+        // Those that its sandbox found after its end.
+        while let Some(notice) = self.confinement.as_mut().and_then(|notices| notices.try_recv().ok()) {
+            self.tell_confinement(&notice)?;
+        }
         shown
     }
 

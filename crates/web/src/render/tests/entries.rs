@@ -540,3 +540,19 @@ fn a_command_without_permission_is_not_shown_as_running() {
         assert!(screens(&allowed).contains("running"), "{}", screens(&allowed));
     }
 }
+
+#[test]
+fn a_refused_host_can_be_allowed_by_a_button() {
+    let page = |rule: &str| {
+        let meta = json!({"switchboard/sandbox": {"denied": "host", "host": "x", "rule": rule}});
+        let update =
+            json!({"sessionUpdate": "notice", "severity": "warning", "title": "refused", "_meta": meta});
+        let session = session(&[update]);
+        super::super::notices(session.notices().iter()).into_string()
+    };
+    let button = page("a.example.com:8443");
+    assert!(button.contains("data-action=\"allow-host\" data-host=\"a.example.com:8443\""), "{button}");
+    for other in ["*.example.com", "\"><script>", "", "https://x"] {
+        assert!(!page(other).contains("allow-host"), "{other}");
+    }
+}
