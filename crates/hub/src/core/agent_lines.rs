@@ -228,6 +228,8 @@ pub(super) fn request_cancelled(core: &mut Core, process: AgentId, params: Optio
     let Some((session, question)) = found else {
         return core.cx.outbox.drop_message(Dropped::LateCancellation);
     };
+    // The cancellation is recorded before the response, because the log keeps the order of the agent's
+    // requests and their responses.
     let _ = core.append(&session, Channel::ToClient, line);
     // A cancelled request needs a response, too.
     let line = lines::answer(&question.id, &cancelled(&question.method));
@@ -264,6 +266,8 @@ pub(super) fn agent_request(core: &mut Core, process: AgentId, request: &Request
         };
     };
     let Some(id) = session_of(core, process, &session) else {
+        // A session that moved to another process is not unknown: its late question is cancelled, because
+        // the turn that it belongs to is over.
         if core
             .cx
             .agents
@@ -351,6 +355,8 @@ pub(super) fn agent_response(core: &mut Core, process: AgentId, response: &Respo
             session_recreated(core, process, &session, &outcome, tries, line);
         }
         PendingAgentRequest::Prompt { session, client, .. } => {
+            // The response is recorded first, and the client's reply waits for that record: after a
+            // crash, the log knows at least as much as the client.
             let after = core.append(&session, Channel::ToClient, line);
             // The turn may have ended before the agent responded to the prompt.
             let state = core.sessions.get(&session).and_then(|session| session.state.as_ref());
@@ -400,6 +406,7 @@ pub(super) fn agent_initialized(core: &mut Core, process: AgentId, outcome: &Out
         .filter(|session| session.process == Some(process) && session.is_resuming)
         .map(|session| Arc::clone(session.id()))
         .collect();
+    // Resumed before waiting messages are dispatched, because those may be prompts of the same sessions.
     for session in resuming {
         if let Some((session, cx)) = core.session(&session) {
             Lifecycle::of(session, cx).resume_session(process);
@@ -487,6 +494,7 @@ pub(super) fn session_recreated(
 /// Runs everything that waited until a session has an agent.
 pub(super) fn agent_ready(core: &mut Core, id: &SessionId) {
     let Some(session) = core.sessions.get_mut(id) else { return };
+    // Waiting requests before queued prompts: they arrived first, and one of them may cancel a prompt.
     session.is_resuming = false;
     let waiting = std::mem::take(&mut session.waiting);
     for (connection, message) in waiting {

@@ -419,6 +419,7 @@ impl Context {
         let Some(agent) = self.agents.processes.get(&process).map(|process| process.agent) else { return };
         let text: SharedText = lines::call(None, method, params, Rewrite::default()).into();
         if let Some(process) = self.agents.processes.get_mut(&process) {
+            // Kept before it is sent: a client that completes its handshake meanwhile gets it from here.
             process.remember_broadcast(method, &text);
         }
         let concerned = self.clients.connections.iter().filter(|(_, client)| {

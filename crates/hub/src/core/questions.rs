@@ -65,6 +65,8 @@ impl<'a> Questions<'a> {
             self.session.append_hub_record(self.cx, &HubRecord::Judged(about(offset, &question).by(by)));
             return Delivery::of(self.session, self.cx).deliver_all();
         };
+        // The answer is in the log before clients are shown the call, so that no client takes the question
+        // for pending.
         self.settle(offset, &Outcome::Result(result.clone()), &by, None);
         let call =
             question.params.get("subject").and_then(|about| about.get("toolCall").map(Raw::into_owned));
@@ -302,6 +304,7 @@ impl<'a> Questions<'a> {
         let permissions = state.questions.iter().filter(|(_, question)| question.method == PERMISSION);
         let waiting: Vec<_> = permissions.map(|(offset, question)| (*offset, question.clone())).collect();
         let mut answered = Vec::new();
+        // Collected before: each decision appends records, which changes the questions of the session.
         for (offset, question) in waiting {
             let Some(decision) = self.evaluate(offset) else { continue };
             let Some(result) = &decision.result else { continue };
@@ -351,6 +354,8 @@ pub(super) fn answered(
                 return core.cx.outbox.drop_message(Dropped::AnswerWithoutRight);
             }
             let mut by = client.author();
+            // Only an answer ends a question. An error says that this client did not show it, or that its
+            // connection broke.
             if let Outcome::Error(error) = &outcome {
                 if let Some((session, cx)) = core.session(&id) {
                     Questions::of(session, cx).not_answered(connection, offset, &by, error);
@@ -376,6 +381,8 @@ pub(super) fn answered(
                 }
                 None => outcome,
             };
+            // Only the owner decides which of several answers is the first: the log has one order, and it
+            // is the one that the owner writes.
             if session.is_owned {
                 Questions::of(session, cx).settle(offset, &outcome, &by, Some(connection));
             } else {

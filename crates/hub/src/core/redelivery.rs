@@ -30,6 +30,7 @@ pub(super) fn undelivered(core: &mut Core, process: AgentId, agent_sessions: &[S
         }
         _ => false,
     };
+    // Removed from the pending requests, so that the exit of the process does not fail them.
     let undelivered = known.pending.drain_if(|_, _, purpose| may_go(purpose));
     // In reverse order, because each is put at the front of the queue.
     for request in undelivered.into_iter().rev() {
@@ -48,6 +49,7 @@ pub(super) fn undelivered(core: &mut Core, process: AgentId, agent_sessions: &[S
             .get_mut(&connection)
             .and_then(|known| known.pending.get_mut(Side::Client, &id));
         if let Some(asked) = asked {
+            // The request has no id at an agent now: a cancellation by its client removes it from the queue.
             asked.at_agent = None;
         }
         if let Some(known) = core.sessions.get_mut(&session) {

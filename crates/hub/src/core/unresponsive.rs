@@ -59,6 +59,8 @@ impl<'a> OverdueTurn<'a> {
         self.cx.outbox.summary_version += 1;
         let within = Duration::from_millis(self.cx.options.cancel_timeout);
         let title = format!("The agent did not stop within {within:?} after the cancellation.");
+        // Questions end before the turn: readers of the log expect none in an idle session. The record of the
+        // abandoned turn precedes the responses that it explains.
         Questions::of(self.session, self.cx).cancel_questions(&Author::new());
         let open: Vec<RequestId<'static>> =
             self.cx.agents.processes.get(&process).map(|process| process.prompts_of(id)).unwrap_or_default();
@@ -162,6 +164,7 @@ pub(super) fn abandon_overdue_turns(core: &mut Core) {
             overdue.push(Arc::clone(session.id()));
         }
     }
+    // Collected before, because the end of a turn starts prompts and thereby changes the sessions.
     for id in overdue {
         if let Some((session, cx)) = core.session(&id) {
             OverdueTurn::of(session, cx).abandon_turn();
@@ -173,11 +176,14 @@ pub(super) fn abandon_overdue_turns(core: &mut Core) {
 /// sessions work in it: they keep it, and this session leaves it.
 pub(super) fn replace_agent(core: &mut Core, id: &SessionId) {
     let Some(process) = core.sessions.get(id).and_then(|session| session.process) else { return };
+    // Ending the process is preferred, because it also ends the work that ignored the cancellation. Work
+    // of other sessions is worth more than that.
     if at_work_beside(core, process, id).is_empty() {
         return core.cx.end_agent(process, "was ended because it did not stop after a cancellation");
     }
     let Some(session) = core.sessions.get_mut(id) else { return };
     let agent_session = session.agent_session().map(str::to_owned);
+    // Detached before the next prompt runs, which then finds a session without a process and starts one.
     session.process = None;
     session.is_unresponsive = false;
     let reason =
@@ -228,6 +234,8 @@ pub(super) fn end_agent_request(core: &mut Core, request: ClientRequest<'_>) -> 
     let interrupt = at_work_beside(core, process, &session);
     may_interrupt(core, connection, &interrupt)?;
     let by = core.cx.clients.author(connection);
+    // Recorded before the process ends: the log then says who ended it, also if the hub is killed in
+    // between.
     core.append_hub_record(&session, &HubRecord::AgentEnded(ActRecord::new().by(by)));
     if let Some((session, cx)) = core.session(&session) {
         session.cancel_prompts(cx);
