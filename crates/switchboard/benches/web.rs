@@ -439,7 +439,7 @@ fn tell_delays(opened: &Opened, page: &Page, how: &str) {
 
 /// What the page holds while a message grows without end.
 fn flood() {
-    let opened = Opened::start(tempfile::tempdir().unwrap(), &[]);
+    let opened = Opened::start(tempfile::tempdir().unwrap(), &["demo"]);
     let (_visitor, page) = ready(&opened);
     println!("a flood of {FLOOD} updates");
     println!("  before: {} kB of objects, {} elements", page.heap() / 1024, elements(&page));
@@ -465,7 +465,7 @@ fn tabs() {
     const UPDATES: u64 = 200_000;
     let mut alone = 0.0;
     for count in [1, 5] {
-        let opened = Opened::start(tempfile::tempdir().unwrap(), &[]);
+        let opened = Opened::start(tempfile::tempdir().unwrap(), &["demo"]);
         let (visitor, page) = ready(&opened);
         let more: Vec<Page> =
             (1..count).map(|_| visitor.open(page.eval("location.href").as_str().unwrap())).collect();

@@ -2,6 +2,7 @@
 
 pub(crate) mod edited_file;
 pub(crate) mod edited_json;
+pub(crate) mod editor;
 pub(crate) mod hub;
 pub(crate) mod notify;
 pub(crate) mod roots;
@@ -380,7 +381,7 @@ pub(crate) fn own_settings(key: &str) -> Option<Value> {
 }
 
 /// The settings of the user's own configuration file.
-pub(crate) const SETTINGS: [&str; 4] = ["agent_servers", "hub", "roots", "store"];
+pub(crate) const SETTINGS: [&str; 5] = ["agent_servers", "editor", "hub", "roots", "store"];
 
 /// Returns the keys of the user's own configuration that are not settings, each with the setting that is probably meant.
 pub(crate) fn unknown_settings() -> Vec<(String, Option<&'static str>)> {

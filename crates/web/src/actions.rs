@@ -85,7 +85,6 @@ pub(crate) async fn act(
         }
         Request::Fork { session } => {
             let copy = live.fork(&session).await?;
-            user.note_copy(&copy, &live.room.id);
             Ok(json!({"recording": copy}))
         }
         Request::Rename { session, title } => {

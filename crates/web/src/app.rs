@@ -12,8 +12,9 @@ use super::guard::Guard;
 use super::live::Failure;
 use super::live_recording::LiveRecording;
 use super::render::RenderCache;
+use super::review::Reviews;
 use super::user_state::UserState;
-use crate::{Access, Notifications, PageOptions, RuleFile};
+use crate::{Access, AgentCard, Editor, Notifications, PageOptions, RuleFile};
 
 /// Maximum number of open tabs of one user.
 pub(crate) const MAX_TABS: usize = 64;
@@ -33,6 +34,12 @@ pub(crate) struct App {
     pub(crate) handshake_hint: String,
     /// Notifications of the hub.
     pub(crate) notifications: Option<Arc<dyn Notifications>>,
+    /// The editor in which administrators open files.
+    pub(crate) editor: Option<Box<dyn Editor>>,
+    /// Titles of agents, and agents that could be installed.
+    pub(crate) agents: Vec<AgentCard>,
+    /// Decisions about the changes of sessions.
+    pub(crate) reviews: Reviews,
     /// Number of tabs so far.
     pub(crate) last_tab: AtomicU64,
     rooms: Mutex<HashMap<String, Weak<LiveRecording>>>,
@@ -45,8 +52,18 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl App {
     pub(crate) fn new(options: PageOptions, guard: Guard) -> Self {
-        let PageOptions { store, hub, folder, port: _, access, rules, handshake_hint, notifications } =
-            options;
+        let PageOptions {
+            store,
+            hub,
+            folder,
+            port: _,
+            access,
+            rules,
+            handshake_hint,
+            notifications,
+            editor,
+            agents,
+        } = options;
         App {
             store,
             hub,
@@ -57,6 +74,9 @@ impl App {
             rules,
             handshake_hint,
             notifications,
+            editor,
+            agents,
+            reviews: Reviews::default(),
             last_tab: AtomicU64::new(0),
             rooms: Mutex::default(),
             users: Mutex::default(),

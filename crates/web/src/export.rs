@@ -16,6 +16,8 @@ use super::{render, rows};
 
 /// Maximum depth of sub-agents that are exported; deeper ones are only named.
 const DEEPEST: usize = 5;
+/// Depth of entries that get no name for links, because the page has others of the same name.
+const NAMELESS: usize = 1;
 /// Maximum number of exported entries, over all sessions.
 const MOST_ENTRIES: usize = 50_000;
 
@@ -99,23 +101,34 @@ impl Export<'_> {
         let body = html! {
             h1 { (render::visible_line(&self.name(&session))) }
             p class="meta" { (render::visible_line(&self.about())) }
-            (self.entries(source, &session, 0, &mut left))
+            (self.entries(source, &session, 0, &mut left, 0))
             @if left == 0 { p class="note" { "There is more, which is too much for one file." } }
         };
         Ok((self.name(&session), body))
     }
 
+    /// Renders the last entries without names for links, and returns the number of all.
+    pub(crate) fn end(&self, most: usize) -> Result<(usize, Markup), Failure> {
+        let source = SessionSource { room: self.room, past: None };
+        let session = source.node(self.session).ok_or("there is no session")?;
+        let (count, mut left) = (session.snapshot.len(), MOST_ENTRIES);
+        let from = count.saturating_sub(most);
+        Ok((count, self.entries(source, &session, NAMELESS, &mut left, from)))
+    }
+
+    /// Renders entries from a position.
     fn entries(
         &self,
         source: SessionSource<'_>,
         session: &SessionNode,
         depth: usize,
         left: &mut usize,
+        from: usize,
     ) -> Markup {
         let snapshot = &session.snapshot;
         let mut settled = rows::settled(snapshot, &(0..snapshot.len()));
         let mut all = Vec::new();
-        for (position, entry) in snapshot.entries().enumerate() {
+        for (position, entry) in snapshot.entries().enumerate().skip(from) {
             if *left == 0 {
                 break;
             }
@@ -149,7 +162,7 @@ impl Export<'_> {
                     html! {
                         section class="nest is-open" {
                             p class="nest-head" { strong { (render::visible_line(&inside.name)) } }
-                            div { (self.entries(source, &inside, depth + 1, left)) }
+                            div { (self.entries(source, &inside, depth + 1, left, 0)) }
                         }
                     }
                 })

@@ -36,7 +36,7 @@ pub(crate) fn show(
 }
 
 /// Returns `true` if a tool call names a path.
-fn names(snapshot: &Snapshot, path: &str) -> bool {
+pub(crate) fn names(snapshot: &Snapshot, path: &str) -> bool {
     snapshot
         .entries()
         .filter_map(|entry| entry.as_tool_call())

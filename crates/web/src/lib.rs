@@ -68,6 +68,7 @@ mod reading;
 mod remembered;
 mod render;
 mod request;
+mod review;
 mod roles;
 mod rows;
 mod rule;
@@ -144,6 +145,23 @@ pub trait Notifications: Send + Sync {
     fn outcomes(&self) -> Vec<String>;
 }
 
+/// The editor of the user who sits at the machine of the hub.
+pub trait Editor: Send + Sync {
+    /// Starts to open a file, at a line counted from 1. Fails if the editor cannot be started.
+    fn open(&self, file: &Path, line: u32) -> Result<(), String>;
+}
+
+/// An agent as the start screen shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentCard {
+    /// Name in the hub or, if it is not installed, in commands.
+    pub name: String,
+    /// Name for people.
+    pub title: String,
+    /// Instructions to install it, if it cannot be started.
+    pub install: Option<String>,
+}
+
 /// Options of a [`Page`].
 pub struct PageOptions {
     /// The store of the hub.
@@ -162,13 +180,28 @@ pub struct PageOptions {
     pub handshake_hint: String,
     /// Notifications of the hub, if it has any targets.
     pub notifications: Option<Arc<dyn Notifications>>,
+    /// The editor in which administrators open files of sessions. Without it the page does not offer that.
+    pub editor: Option<Box<dyn Editor>>,
+    /// Titles of the hub's agents, and agents that could be installed. The hub's agents are shown even without.
+    pub agents: Vec<AgentCard>,
 }
 
 impl PageOptions {
     /// Creates options for a page on loopback for the local user.
     pub fn new(store: Store, hub: Hub, folder: PathBuf, port: u16) -> Self {
         let (access, handshake_hint) = (Access::LocalUser, String::new());
-        PageOptions { store, hub, folder, port, access, rules: None, handshake_hint, notifications: None }
+        PageOptions {
+            store,
+            hub,
+            folder,
+            port,
+            access,
+            rules: None,
+            handshake_hint,
+            notifications: None,
+            editor: None,
+            agents: Vec::new(),
+        }
     }
 }
 

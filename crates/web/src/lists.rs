@@ -42,8 +42,12 @@ pub(crate) async fn sessions(
     if !user.may(Role::Admin) {
         return Ok(html! {});
     }
+    if archived {
+        let live = live.ok_or("no agent is running")?;
+        return Ok(archived_sessions(user, live, &agent_sessions(live, true).await?));
+    }
     let remembered = match live.filter(|_| skip == 0) {
-        Some(live) => Some((live, agent_sessions(live, archived).await)),
+        Some(live) => Some((live, agent_sessions(live, false).await)),
         None => None,
     };
     let app = &*user.app;
@@ -56,19 +60,17 @@ pub(crate) async fn sessions(
         @match &remembered {
             None => {}
             Some((live, Ok(sessions))) => {
-                @let is_listed =
-                    |info: &&v2::SessionInfo<'_>| archived || user.session(&info.session_id).is_none();
+                @let is_listed = |info: &&v2::SessionInfo<'_>| user.session(&info.session_id).is_none();
                 @let earlier: Vec<_> = sessions.iter().filter(is_listed).collect();
                 @let can_archive = live.offers(|can| can.archive.is_some());
-                @if !earlier.is_empty() || archived {
-                    h3 { @if archived { "Archived" } @else { "The agent remembers" } }
+                @if !earlier.is_empty() {
+                    h3 { "The agent remembers" }
                     ul class="sessions" {
-                        @for info in &earlier { (agent_session(user, info, &live.name, archived)) }
+                        @for info in &earlier { (agent_session(user, info, &live.name, false)) }
                     }
-                    @if earlier.is_empty() { p class="meta" { "None." } }
                 }
                 @if can_archive {
-                    label class="meta" { input type="checkbox" id="archived" checked[archived]; " Archived sessions" }
+                    details id="archived" { summary { "Archived" } div id="archived-list" {} }
                 }
             }
             Some((_, Err(reason))) => p class="meta" {
@@ -91,6 +93,14 @@ pub(crate) async fn sessions(
             }
         }
     })
+}
+
+/// Renders the sessions that an agent has archived.
+fn archived_sessions(user: &UserState, live: &Live, sessions: &[v2::SessionInfo<'_>]) -> Markup {
+    html! {
+        @if sessions.is_empty() { p class="meta" { "None." } }
+        ul class="sessions" { @for info in sessions { (agent_session(user, info, &live.name, true)) } }
+    }
 }
 
 fn agent_session(user: &UserState, info: &v2::SessionInfo<'_>, agent: &str, archived: bool) -> Markup {
@@ -299,17 +309,41 @@ pub(crate) fn recent(user: &UserState, most: usize) -> Markup {
     }
 }
 
-/// Renders a button for each agent that starts a session with it.
+/// Renders a button for each agent that starts a session with it, and the agents that could be installed.
 pub(crate) fn starts(user: &UserState) -> Markup {
+    let absent: Vec<_> = user.app.agents.iter().filter(|card| card.install.is_some()).collect();
     html! {
         div class="starts" {
             @for agent in user.agents() {
-                button type="button" data-action="start-with" data-agent=(agent) {
-                    (render::icon("agent")) span class="name" { (render::visible_line(agent)) }
+                @let title = title_of_agent(user, agent);
+                button type="button" data-action="start-with" data-agent=(agent) data-title=(title) {
+                    (render::icon("agent"))
+                    span class="name" { (render::visible_line(title)) }
+                    @if title != agent { span class="meta" { (render::visible_line(agent)) } }
                 }
             }
         }
+        @if !absent.is_empty() {
+            details class="absent" {
+                summary { (absent.len()) " more agents that can be installed" }
+                ul {
+                    @for card in absent {
+                        li {
+                            span class="name" { (render::visible_line(&card.title)) }
+                            code { (render::visible_line(card.install.as_deref().unwrap_or_default())) }
+                        }
+                    }
+                }
+                p class="meta" { "Run the command in a terminal, and start Switchboard again." }
+            }
+        }
     }
+}
+
+/// Returns the title of an agent of the hub, or its name.
+pub(crate) fn title_of_agent<'a>(user: &'a UserState, agent: &'a str) -> &'a str {
+    let card = user.app.agents.iter().find(|card| card.install.is_none() && card.name == agent);
+    card.map_or(agent, |card| &*card.title)
 }
 
 /// Returns a folder with `~` instead of the user's home.
@@ -391,7 +425,9 @@ fn hub_session(user: &UserState, session: &SessionSummary, looked_at: Option<&st
 
 /// Renders the agents as options for a new session.
 pub(crate) fn agents(user: &UserState) -> Markup {
-    html! { @for agent in user.agents() { option value=(agent) { (render::visible_line(agent)) } } }
+    html! {
+        @for agent in user.agents() { option value=(agent) { (render::visible_line(title_of_agent(user, agent))) } }
+    }
 }
 
 /// Renders the folders of existing sessions as suggestions for a new session.

@@ -1,11 +1,11 @@
 //! A recording that a tab has open. It is read from the store and followed while it grows.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use switchboard_acp::WireFormat;
 use switchboard_acp::rpc::messages;
+use switchboard_acp::{Raw, WireFormat};
 use switchboard_session::{Conversation, Session, Snapshot};
 use switchboard_store::{About, Channel, Item, Moment, Record, Store, StoreError, Summary, apply_hub_note};
 use tokio::sync::watch;
@@ -44,7 +44,21 @@ pub(crate) struct LiveRecording {
     failure: Mutex<Option<String>>,
     /// Number of unreadable records, and the reason for the first of them.
     gaps: Mutex<Option<(u64, String)>>,
+    /// The session that this one is a copy of, once the beginning is read.
+    origin: OnceLock<Option<Origin>>,
 }
+
+/// The session that another one is a copy of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// The hub's id of the original.
+    pub(crate) session: String,
+    /// Time of the copy, in Unix milliseconds.
+    pub(crate) at: i64,
+}
+
+/// Number of records at the beginning of a log among which the request for a copy is searched.
+const BEGINNING: usize = 32;
 
 impl LiveRecording {
     /// Returns an empty recording, for a connection without a session.
@@ -88,6 +102,7 @@ impl LiveRecording {
             about,
             failure: Mutex::new(None),
             gaps: Mutex::new(None),
+            origin: OnceLock::new(),
         }
     }
 
@@ -112,6 +127,46 @@ impl LiveRecording {
             room.fail(format!("cannot start a thread: {error}"));
         }
         Ok(room)
+    }
+
+    /// Reads a recording up to a time, without following it.
+    pub(crate) fn until(id: &str, store: &Store, at: i64) -> Result<Self, StoreError> {
+        let summary = store.session(id)?;
+        let mut log = MessageLog::new(summary.protocol);
+        for item in store.read(&summary.id, 0)? {
+            let Item::Record(record) = item? else { continue };
+            if record.time.0 > at {
+                break;
+            }
+            log.push(&record);
+        }
+        Ok(LiveRecording::new(&summary.id, store, log, summary.about))
+    }
+
+    /// Returns the session that this one is a copy of: the hub begins the log of a copy with the request for it.
+    pub(crate) fn origin(&self) -> Option<Origin> {
+        if let Some(origin) = self.origin.get() {
+            return origin.clone();
+        }
+        let (length, row) = {
+            let log = self.log();
+            let rows = log.rows();
+            let is_fork = |row: usize| log.names().word(rows[row].method) == "session/fork";
+            let found = (0..rows.len().min(BEGINNING)).find(|row| is_fork(*row));
+            (rows.len(), found.map(|row| (row, rows[row].time)))
+        };
+        let origin = row.and_then(|(row, at)| {
+            let (_, text) = self.texts(row..row + 1).into_iter().next()?;
+            let request = Raw::parse(&*text).ok()?;
+            let params = request.get("params")?;
+            let session = params.get("sessionId")?;
+            Some(Origin { session: serde_json::from_str(session.as_str()).ok()?, at })
+        });
+        if origin.is_some() || length >= BEGINNING {
+            // Another thread may have found the same.
+            let _ = self.origin.set(origin.clone());
+        }
+        origin
     }
 
     pub(crate) fn log(&self) -> MutexGuard<'_, MessageLog> {

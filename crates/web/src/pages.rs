@@ -60,6 +60,12 @@ const ASSETS: [(&str, &str, &str); 26] = [
     ("/assets/icon.svg", "image/svg+xml", include_str!("assets/icon.svg")),
 ];
 
+/// Icons for the home screens of phones, which take no SVG: path and content.
+const ICONS: [(&str, &[u8]); 2] = [
+    ("/assets/icon-180.png", include_bytes!("assets/icon-180.png")),
+    ("/assets/icon-512.png", include_bytes!("assets/icon-512.png")),
+];
+
 /// Returns the router of the page. The page and its assets are public and contain no session data, which uses only
 /// the WebSocket.
 pub(crate) fn router(app: Arc<App>, identify: Option<Identify>) -> Router {
@@ -76,6 +82,10 @@ pub(crate) fn router(app: Arc<App>, identify: Option<Identify>) -> Router {
     }
     for (path, kind, text) in ASSETS {
         router = router.route(path, get(move || async move { ([(header::CONTENT_TYPE, kind)], text) }));
+    }
+    for (path, bytes) in ICONS {
+        router =
+            router.route(path, get(move || async move { ([(header::CONTENT_TYPE, "image/png")], bytes) }));
     }
     #[cfg(debug_assertions)]
     {
@@ -161,7 +171,7 @@ fn shell(is_hub: bool) -> Markup {
                     ul id="palette-list" role="listbox" aria-label="Commands" {}
                 }
                 div id="print" class="export" {}
-                div id="toasts" role="status" aria-live="polite" {}
+                div id="toasts" role="status" aria-live="polite" popover="manual" {}
                 p id="announcer" class="sr" aria-live="polite" {}
             }
         }
@@ -178,7 +188,7 @@ fn head(title: &str, more_styles: &[&str], scripts: &[&str]) -> Markup {
             meta name="theme-color" content="#161615" media="(prefers-color-scheme: dark)";
             title { (title) }
             link rel="icon" href="/assets/icon.svg" type="image/svg+xml";
-            link rel="apple-touch-icon" href="/assets/icon.svg";
+            link rel="apple-touch-icon" href="/assets/icon-180.png";
             link rel="manifest" href="/assets/switchboard.webmanifest";
             link rel="stylesheet" href="/assets/tokens.css";
             link rel="stylesheet" href="/assets/page.css";
@@ -300,7 +310,7 @@ fn bar() -> Markup {
             span id="link-state" role="status" {}
             button type="button" id="show-find" class="icon-button" data-action="find" aria-controls="find"
                 aria-expanded="false" title="Find in the session (Ctrl+F)" aria-label="Find in the session" { (icon("search")) }
-            button type="button" class="icon-button" data-action="changes" title="Changed files" aria-label="Changed files" {
+            button type="button" class="icon-button" data-action="changes" title="Review changes" aria-label="Review changes" {
                 (icon("changes"))
             }
             button type="button" id="show-inspector" class="icon-button" aria-controls="inspector" aria-expanded="false"
@@ -331,6 +341,7 @@ fn talk() -> Markup {
             }
             nav id="path" aria-label="Where this sub-agent belongs" hidden {}
             div id="scroller" tabindex="0" aria-label="Transcript" role="region" {
+                div id="history" role="group" aria-label="History of the original" hidden {}
                 div id="hint" hidden {}
                 h2 class="sr" { "Transcript" }
                 div id="before" {}
@@ -357,6 +368,10 @@ fn talk() -> Markup {
 fn composer() -> Markup {
     html! {
         form id="composer" {
+            div id="editing" class="meta" hidden {
+                p id="editing-words" {}
+                button type="button" data-action="cancel-edit" { "Cancel" }
+            }
             ul id="completions" role="listbox" aria-label="Commands and files" hidden {}
             ul id="commands" hidden {}
             label class="sr" for="prompt" { "Prompt" }

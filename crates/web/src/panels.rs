@@ -92,6 +92,7 @@ pub(crate) fn all(subject: &Subject<'_>) -> Vec<(&'static str, String)> {
         ("hint", hint(subject).into_string()),
         ("queue", queue(subject).into_string()),
         ("speech", message_effect(subject, snapshot).to_owned()),
+        ("history", original(subject).map(|original| original.id.to_string()).unwrap_or_default()),
     ];
     panels.extend([
         ("waiting", waiting_anywhere(subject)),
@@ -103,6 +104,11 @@ pub(crate) fn all(subject: &Subject<'_>) -> Vec<(&'static str, String)> {
             ("agent-choice", lists::agents(user).into_string()),
             ("known-folders", lists::folders(user).into_string()),
         ]);
+    }
+    if snapshot.is_none() {
+        let empty = ["state", "plans", "plan-now", "usage", "commands", "notices", "unknown"];
+        panels.extend(empty.map(|name| (name, String::new())));
+        panels.push(("config", agent_of_first_message(subject).into_string()));
     }
     if let Some(snapshot) = snapshot {
         panels.extend([
@@ -156,21 +162,17 @@ fn agent(subject: &Subject<'_>) -> Markup {
             span class="sr" { " " (render::visible_line(&about)) }
         };
     }
-    let usual = match subject.user.agents() {
-        [first, ..] if !subject.user.is_shared() => first,
-        _ => "Switchboard",
-    };
-    let room = subject.room();
-    let name = room.map_or(usual, |room| room.about.agent.as_deref().unwrap_or("unknown agent"));
+    let Some(room) = subject.room() else { return html! {} };
+    let name = room.about.agent.as_deref().unwrap_or("unknown agent");
     html! {
         strong { (render::visible_line(name)) }
-        @if room.is_some() && subject.hosted().is_none() { " " span class="meta" { "recording" } }
+        @if subject.hosted().is_none() { " " span class="meta" { "recording" } }
     }
 }
 
 fn title(session: Option<&Named>) -> Markup {
     let name = session.map(|session| &*session.name).filter(|name| !name.is_empty());
-    html! { (render::visible_line(name.unwrap_or("No session"))) }
+    html! { (render::visible_line(name.unwrap_or("Switchboard"))) }
 }
 
 /// Renders the path of a sub-agent with links to its ancestors. Empty for a session without a parent.
@@ -250,7 +252,7 @@ fn offers(subject: &Subject<'_>, session: Option<&Named>) -> Markup {
     let live = subject.asker().filter(|_| is_root && may_act);
     let can = |what: fn(&v2::SessionCapabilities<'_>) -> bool| live.is_some_and(|live| live.offers(what));
     html! {
-        button type="button" data-action="changes" { "Changed files" }
+        button type="button" data-action="changes" { "Review changes" }
         button type="button" data-action="pictures" { "Time line and cost" }
         @if can(|can| can.fork.is_some()) {
             button type="button" data-action="fork" title="A copy that goes on by itself" { "Fork" }
@@ -291,14 +293,17 @@ fn hint(subject: &Subject<'_>) -> Markup {
     }
     if subject.room().is_none() {
         return match subject.user.first_session() {
-            FirstSession::Empty | FirstSession::Opened(_) => start_screen(subject.user),
-            _ => starting(subject.user),
+            FirstSession::Empty | FirstSession::Opened(_) | FirstSession::Failed(_) => {
+                start_screen(subject.user)
+            }
+            FirstSession::Starting { .. } => starting(subject.user),
+            FirstSession::Refused(..) => html! {},
         };
     }
     if subject.shown.is_some_and(|shown| shown.parent.is_some()) {
         return html! { "Nothing has come of this sub-agent yet." };
     }
-    let original = subject.room().and_then(|room| subject.user.original(&room.id));
+    let original = original(subject);
     html! {
         @match &original {
             Some(original) => p {
@@ -311,6 +316,26 @@ fn hint(subject: &Subject<'_>) -> Markup {
             None => (first_screen(subject)),
         }
     }
+}
+
+/// Renders the agent that a message on the start screen goes to, as a choice.
+fn agent_of_first_message(subject: &Subject<'_>) -> Markup {
+    if message_effect(subject, None) != "start" {
+        return html! {};
+    }
+    html! {
+        label class="config" title="Agent" {
+            span class="sr" { "Agent" }
+            select id="start-agent" { (lists::agents(subject.user)) }
+        }
+    }
+}
+
+/// Returns the session that the shown one is a copy of, if the user may see it.
+fn original(subject: &Subject<'_>) -> Option<SessionSummary> {
+    let is_root = subject.shown.is_none_or(|shown| shown.parent.is_none());
+    let origin = subject.room().filter(|_| is_root)?.origin()?;
+    subject.user.session(&origin.session)
 }
 
 /// Renders the introduction of an empty session: agent, folder and suggested prompts.
@@ -339,14 +364,28 @@ fn first_screen(subject: &Subject<'_>) -> Markup {
     }
 }
 
-/// Renders the screen without a session: an introduction, the agents, and the latest sessions.
+/// Renders the screen without a session: an introduction, the agents, suggested prompts, and the latest sessions.
 fn start_screen(user: &UserState) -> Markup {
+    let may_start = user.may(Role::Use) && !user.agents().is_empty();
     html! {
         h2 { "Switchboard" }
         p class="meta" {
-            "One page for every coding agent that speaks ACP: talk to it, answer its questions, and see what it does."
+            "One page for every coding agent that speaks ACP: talk to it, answer its questions, review what it changed, and see every message."
         }
-        @if user.may(Role::Use) && !user.agents().is_empty() { h3 { "Start a session with" } (lists::starts(user)) }
+        @if may_start {
+            h3 { "Start a session" }
+            p class="meta" {
+                "In " code { (render::visible_line(&lists::at_home(&user.app.folder.display().to_string()))) }
+                ". Another folder: " em { "New session in…" } " in the side bar."
+            }
+            (lists::starts(user))
+            h3 { "Or say below what to do" }
+            div class="examples" {
+                @for text in EXAMPLES {
+                    button type="button" data-action="example" data-text=(text) { (text) }
+                }
+            }
+        }
         (lists::recent(user, MOST_RECENT))
     }
 }
@@ -360,7 +399,7 @@ fn starting(user: &UserState) -> Markup {
                 Stage::Program => "Starting ",
                 Stage::Session => "Opening a session with ",
             }
-            (render::visible_line(&agent)) "…"
+            (render::visible_line(lists::title_of_agent(user, &agent))) "…"
         }
         p class="meta" { "In " code { (render::visible_line(&lists::at_home(&user.app.folder.display().to_string()))) } " " span data-since=(since) {} }
         p class="meta" {
@@ -401,7 +440,7 @@ fn queue(subject: &Subject<'_>) -> Markup {
 }
 
 /// Returns the effect of a message: it starts a turn (`prompt`), steers the running turn (`steer`), waits for the
-/// session (`later`), or cannot be sent (empty). Sub-agents take messages only from their own agent.
+/// session (`later`), starts a session (`start`), or cannot be sent (empty). Sub-agents take messages only from their own agent.
 fn message_effect(subject: &Subject<'_>, snapshot: Option<&Snapshot>) -> &'static str {
     if !subject.user.may(Role::Use) || !subject.is_now || subject.missing.is_some() {
         return "";
@@ -409,7 +448,17 @@ fn message_effect(subject: &Subject<'_>, snapshot: Option<&Snapshot>) -> &'stati
     if subject.shown.is_some_and(|shown| shown.parent.is_some()) {
         return "";
     }
-    let Some(live) = subject.live else { return if can_send_soon(subject) { "later" } else { "" } };
+    let Some(live) = subject.live else {
+        return match (subject.room(), subject.user.first_session()) {
+            _ if can_send_soon(subject) => "later",
+            (None, FirstSession::Empty | FirstSession::Opened(_) | FirstSession::Failed(_))
+                if !subject.user.agents().is_empty() =>
+            {
+                "start"
+            }
+            _ => "",
+        };
+    };
     if live.ended().is_some() {
         return "";
     }
@@ -528,9 +577,8 @@ fn before_a_session(user: &UserState) -> Markup {
                 button type="button" data-action="start" { "Try again" }
             },
             FirstSession::Refused(live, reason) => (logins(user, &live, &reason)),
-            FirstSession::Empty | FirstSession::Opened(_) => p {
-                @if user.may(Role::Use) { "Choose a session, or begin a new one." }
-                @else { "Choose a session. Those that are shared with you are listed." }
+            FirstSession::Empty | FirstSession::Opened(_) => @if !user.may(Role::Use) {
+                p { "Choose a session. Those that are shared with you are listed." }
             },
         }
     }

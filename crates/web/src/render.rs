@@ -43,7 +43,7 @@ use switchboard_session::{Entry, EntryKind, Item, Snapshot, ToolCall};
 
 pub(crate) use cache::RenderCache;
 pub(crate) use code::{language_of, line as code_line};
-pub(crate) use diff::part as diff;
+pub(crate) use diff::{Lines, file_heading, hunk, line_counts, part as diff};
 pub(crate) use elicitation::elicitation;
 #[cfg(debug_assertions)]
 pub(crate) use icons::names as icon_names;

@@ -251,8 +251,39 @@ pub(crate) enum Request {
     EntryOf {
         row: usize,
     },
-    /// Lists all files that the session has changed.
+    /// Shows the end of the session that the selected one is a copy of.
+    History,
+    /// Shows all changes of the session, by file and hunk.
     Changes,
+    /// Undoes one hunk of a file, or all of its changes.
+    UndoChange {
+        path: String,
+        /// Place of the hunk in the file; all of them unless set.
+        #[serde(default)]
+        hunk: Option<usize>,
+        /// Revision of the file that the user has seen.
+        revision: String,
+    },
+    /// Restores an undone change.
+    RestoreChange {
+        change: u64,
+    },
+    /// Marks a hunk as kept, or no longer.
+    KeepChange {
+        path: String,
+        hunk: usize,
+        revision: String,
+        kept: bool,
+    },
+    /// Returns all changes of the session as one patch.
+    Patch,
+    /// Opens a file that the session names or has changed in the user's editor.
+    OpenEditor {
+        session: String,
+        path: String,
+        #[serde(default)]
+        line: Option<u32>,
+    },
     /// Shows charts of turns, tokens and cost.
     Pictures,
     /// Exports the session as one file.

@@ -32,7 +32,11 @@ pub(crate) fn needed(request: &Request) -> Role {
         | Request::Notifications
         | Request::ShortCode
         | Request::Copy { .. }
+        // The diffs lack what only the files have unless `UserState::may_read_files`.
         | Request::Changes
+        | Request::Patch
+        // The original must be visible, too.
+        | Request::History
         | Request::Pictures
         | Request::Export { .. } => Role::View,
         // Answers to questions of agents.
@@ -57,6 +61,10 @@ pub(crate) fn needed(request: &Request) -> Role {
         | Request::CancelTerminal { .. }
         | Request::Configure { .. }
         | Request::EndAgent
+        // Like an agent, they change files of the session's folder.
+        | Request::UndoChange { .. }
+        | Request::RestoreChange { .. }
+        | Request::KeepChange { .. }
         // The hub allows it only to the session's owner.
         | Request::Delete { .. } => Role::Use,
         // Recorded messages contain text that was replaced or cleared since, so they need access to everything.
@@ -74,7 +82,9 @@ pub(crate) fn needed(request: &Request) -> Role {
         | Request::Archive { away: false, .. }
         | Request::Rule { .. }
         | Request::SaveRule { .. }
-        | Request::AllowHost { .. } => Role::Admin,
+        | Request::AllowHost { .. }
+        // Starts a program of the user who started the hub.
+        | Request::OpenEditor { .. } => Role::Admin,
     }
 }
 
@@ -106,6 +116,16 @@ mod tests {
             (Role::Use, json!({"type": "delete", "recording": "r"})),
             (Role::Use, json!({"type": "configure", "session": session, "id": "mode", "value": "x"})),
             (Role::Use, json!({"type": "cancel-terminal", "session": session, "id": "t"})),
+            (Role::View, json!({"type": "changes"})),
+            (Role::View, json!({"type": "patch"})),
+            (Role::View, json!({"type": "history"})),
+            (Role::Use, json!({"type": "undo-change", "path": "/a", "hunk": 0, "revision": "r"})),
+            (Role::Use, json!({"type": "restore-change", "change": 1})),
+            (
+                Role::Use,
+                json!({"type": "keep-change", "path": "/a", "hunk": 0, "revision": "r", "kept": true}),
+            ),
+            (Role::Admin, json!({"type": "open-editor", "session": session, "path": "/a"})),
             (Role::Admin, json!({"type": "login", "method": "m"})),
             (Role::Admin, json!({"type": "resume", "session": session, "folder": "/"})),
             (Role::Admin, json!({"type": "archive", "session": session, "away": false})),

@@ -12,6 +12,7 @@ use axum::extract::ws::{Message, Utf8Bytes, WebSocket};
 use serde::Serialize;
 use serde_json::{Value, json};
 use switchboard_hub::SessionActivity;
+use switchboard_store::Role;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::task::block_in_place;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until, timeout};
@@ -20,6 +21,7 @@ use super::export::Export;
 use super::live::{Failure, Live};
 use super::live_recording::LiveRecording;
 use super::request::{Format, Numbered, Request};
+use super::review::Review;
 use super::user_state::UserState;
 use super::view::View;
 use super::{actions, changes, charts, export, files, find, lists, render, roles, verdict, wire};
@@ -44,6 +46,9 @@ impl Default for Limits {
 
 /// Maximum length of a search text in bytes.
 const MAX_SEARCH: usize = 10_000;
+
+/// Number of entries of the original that a copy shows.
+const MOST_HISTORY: usize = 40;
 
 /// Maximum number of concurrent requests of one tab.
 const MAX_CONCURRENT: usize = 32;
@@ -393,7 +398,16 @@ impl Tab {
             Request::File { session, path, line } => self.file(&session, &path, line),
             Request::Copy { session, position } => self.copy(&session, position),
             Request::EntryOf { row } => self.entry_of(row),
-            Request::Changes => self.changes(),
+            Request::Changes => self.review(|_| Ok(())),
+            Request::UndoChange { path, hunk, revision } => {
+                self.review(|review| review.undo(&path, hunk, &revision))
+            }
+            Request::RestoreChange { change } => self.review(|review| review.restore(change)),
+            Request::KeepChange { path, hunk, revision, kept } => {
+                self.review(|review| review.keep(&path, hunk, &revision, kept))
+            }
+            Request::Patch => self.with_review(|review| review.patch().map(|patch| json!(patch))),
+            Request::OpenEditor { session, path, line } => self.open_editor(&session, &path, line),
             Request::Pictures => match self.view.source() {
                 Some(source) => {
                     let pictures = block_in_place(|| charts::all(source, &self.view.session));
@@ -401,6 +415,7 @@ impl Tab {
                 }
                 None => Err("there is no session".to_owned()),
             },
+            Request::History => self.history(),
             Request::Export { format, redact } => self.export(format, redact),
             request => return self.begin(number, request).await,
         };
@@ -495,7 +510,12 @@ impl Tab {
         };
         let cache = &self.user.app.cache;
         let base = self.view.room.as_ref().map_or("", |room| room.folder());
-        let changes = block_in_place(|| changes::of_file(&snapshot, &path, folder.as_deref(), base, cache));
+        let source = self.view.source().ok_or("there is no session")?;
+        let changes = block_in_place(|| {
+            let files = changes::collect(source, session);
+            let steps = files.get(&path)?;
+            Some(changes::of_file(&path, steps, folder.as_deref(), base, cache))
+        });
         let live = self.view.live(&self.user).filter(|_| self.user.may_read_files());
         let file = match live {
             Some(live) => block_in_place(|| files::show(&live, &snapshot, &path, changes.is_some(), line)),
@@ -517,13 +537,98 @@ impl Tab {
         project.filter(|_| self.user.may_read_files() && self.view.is_now()).map(std::path::PathBuf::from)
     }
 
-    fn changes(&self) -> Result<Value, Failure> {
-        let snapshot = self.view.snapshot(&self.view.session).ok_or("there is no session")?;
+    /// Calls a function with the review of the selected session.
+    fn with_review<T>(&self, act: impl FnOnce(&Review<'_>) -> Result<T, Failure>) -> Result<T, Failure> {
+        let source = self.view.source().ok_or("there is no session")?;
+        let is_root = source.look(|conversation| conversation.parent(&self.view.session).is_none());
         let folder = self.folder();
-        let base = self.view.room.as_ref().map_or("", |room| room.folder());
-        let changes =
-            block_in_place(|| changes::all(&snapshot, folder.as_deref(), base, &self.user.app.cache));
-        Ok(json!(changes.into_string()))
+        // Only the hub vouches for the folder of a session. That of another recording may be anything.
+        let is_of_hub = self.user.session(&source.room.id).is_some();
+        let refusal = match () {
+            () if !self.user.may_read_files() => {
+                Some("The role of your token does not allow undoing changes.")
+            }
+            () if !self.view.is_now() => {
+                Some("Changes can be undone in the present state of the session only.")
+            }
+            () if source.room.preview().is_some() => {
+                Some("Changes can be undone once the whole session is read.")
+            }
+            () if !is_of_hub => Some("Changes of a recording cannot be undone."),
+            () if !is_root => Some("Changes of a sub-agent can be undone in the session that started it."),
+            () => None,
+        };
+        let app = &*self.user.app;
+        let has_editor = app.editor.is_some() && folder.is_some() && self.user.may(Role::Admin);
+        let review = Review {
+            app,
+            source,
+            session: &self.view.session,
+            folder: folder.as_deref(),
+            refusal,
+            has_editor,
+        };
+        block_in_place(|| act(&review))
+    }
+
+    /// Acts on the changes of the session, and returns them as they are then.
+    fn review(&self, act: impl FnOnce(&Review<'_>) -> Result<(), Failure>) -> Result<Value, Failure> {
+        self.with_review(|review| act(review).map(|()| json!(review.render().into_string())))
+    }
+
+    /// Opens a file in the editor, under the same conditions under which it is shown.
+    fn open_editor(&self, session: &str, path: &str, line: Option<u32>) -> Result<Value, Failure> {
+        let editor = self.user.app.editor.as_ref().ok_or("no editor is configured")?;
+        let snapshot = self.view.snapshot(session).ok_or("there is no session")?;
+        let source = self.view.source().ok_or("there is no session")?;
+        let folder = self.folder().filter(|_| self.user.session(&source.room.id).is_some());
+        let folder = folder.ok_or("the files of this session cannot be read from here")?;
+        let path = folder.join(path);
+        block_in_place(|| {
+            let name = path.display().to_string();
+            if !files::names(&snapshot, &name)
+                && !changes::collect(source, &self.view.session).contains_key(&name)
+            {
+                return Err("the session does not name this file".to_owned());
+            }
+            let (_, real) = files::inside(&path, &folder)?;
+            editor.open(&real, line.unwrap_or(1).max(1)).map(|()| Value::Null)
+        })
+    }
+
+    /// Renders the end of the session that the selected one is a copy of, as it was then.
+    fn history(&self) -> Result<Value, Failure> {
+        let room = self.view.room.as_ref().ok_or("there is no recording")?;
+        let origin = room.origin().ok_or("this session is not a copy")?;
+        let original = self.user.session(&origin.session).ok_or("you may not see the original")?;
+        let app = &self.user.app;
+        block_in_place(|| {
+            let past = LiveRecording::until(&original.id, &app.store, origin.at);
+            let past = past.map_err(|error| error.to_string())?;
+            let session = past.session_ids().into_iter().rev();
+            let session = session.into_iter().find(|id| past.look(|it| it.parent(id).is_none()));
+            let Some(session) = session else { return Ok(Value::Null) };
+            let export = Export { app, room: &past, session: &session, title: None, is_redacted: false };
+            let (count, entries) = export.end(MOST_HISTORY)?;
+            let earlier = count.saturating_sub(MOST_HISTORY);
+            let history = maud::html! {
+                h2 class="sr" { "History of the original" }
+                @if earlier > 0 {
+                    p class="meta" { (earlier) @if earlier == 1 { " earlier entry is" } @else { " earlier entries are" } " in the original." }
+                }
+                (entries)
+                p class="copy-line" {
+                    span {
+                        "The copy of "
+                        a href=(format!("/r/{}", original.id)) data-action="look" data-recording=(original.id) {
+                            (render::visible_line(lists::name(&original)))
+                        }
+                        " begins here."
+                    }
+                }
+            };
+            Ok(json!(history.into_string()))
+        })
     }
 
     fn export(&self, format: Format, redact: bool) -> Result<Value, Failure> {

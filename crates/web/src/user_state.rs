@@ -29,9 +29,9 @@ pub(crate) struct UserState {
     /// All connections of a local user, kept while no tab is open, because remembered choices last as long as they
     /// do.
     kept: Mutex<HashMap<String, Arc<Live>>>,
-    /// Originals by the ids of their copies.
-    copies: Mutex<HashMap<String, String>>,
     first_session: Mutex<FirstSession>,
+    /// The agent of the first session.
+    first_agent: Mutex<Option<String>>,
     /// Held while a session is being opened or attached to, so that two tabs do not attach twice.
     attaching: tokio::sync::Mutex<()>,
     changed: watch::Sender<u64>,
@@ -84,8 +84,8 @@ impl UserState {
             answer: Mutex::new(HubAnswer { who, is_revoked: false, sessions: Arc::default() }),
             lives: Mutex::default(),
             kept: Mutex::default(),
-            copies: Mutex::default(),
             first_session: Mutex::default(),
+            first_agent: Mutex::default(),
             attaching: tokio::sync::Mutex::default(),
             changed: watch::Sender::new(0),
             tab_permits: Arc::new(Semaphore::new(MAX_TABS)),
@@ -250,17 +250,11 @@ impl UserState {
         self.touch();
     }
 
-    /// Starts the first agent and opens a session with it.
+    /// Starts the agent that did not start before, or the first one, and opens a session with it.
     pub(crate) async fn start(&self) -> Result<(), Failure> {
-        let agent = self.agents().first().cloned().unwrap_or_default();
-        let since = Moment::now().0;
-        self.set_first_session(FirstSession::Starting { agent, since, stage: Stage::Program });
+        let agent = locked(&self.first_agent).clone();
         let folder = self.app.folder.display().to_string();
-        let opened = self.new_session(None, &folder).await;
-        if let (Err(reason), FirstSession::Starting { .. }) = (&opened, self.first_session()) {
-            self.set_first_session(FirstSession::Failed(reason.clone()));
-        }
-        opened.map(drop)
+        self.new_session(agent.as_deref(), &folder).await.map(drop)
     }
 
     /// Attaches to a session of the hub, or returns the existing connection.
@@ -284,9 +278,24 @@ impl UserState {
         Ok(agent)
     }
 
-    /// Opens a session with an agent in a folder, and attaches to it.
+    /// Opens a session with an agent in a folder, and attaches to it. Tabs without a session show the progress of the
+    /// first one, and the error.
     pub(crate) async fn new_session(&self, agent: Option<&str>, folder: &str) -> Result<Arc<Live>, Failure> {
-        let mut visitor = Visitor::come(&self.app, self.who(), self.agent(agent)?).await?;
+        let agent = self.agent(agent)?;
+        if matches!(self.first_session(), FirstSession::Empty | FirstSession::Failed(_)) {
+            *locked(&self.first_agent) = Some(agent.to_owned());
+            let (agent, since) = (agent.to_owned(), Moment::now().0);
+            self.set_first_session(FirstSession::Starting { agent, since, stage: Stage::Program });
+        }
+        let opened = self.open_new_session(agent, folder).await;
+        if let (Err(reason), FirstSession::Starting { .. }) = (&opened, self.first_session()) {
+            self.set_first_session(FirstSession::Failed(reason.clone()));
+        }
+        opened
+    }
+
+    async fn open_new_session(&self, agent: &str, folder: &str) -> Result<Arc<Live>, Failure> {
+        let mut visitor = Visitor::come(&self.app, self.who(), agent).await?;
         if let FirstSession::Starting { agent, since, .. } = self.first_session() {
             self.set_first_session(FirstSession::Starting { agent, since, stage: Stage::Session });
         }
@@ -390,17 +399,6 @@ impl UserState {
         locked(&self.kept).remove(id);
         self.refresh().await;
         Ok(())
-    }
-
-    /// Records that a session is a copy of another one.
-    pub(crate) fn note_copy(&self, copy: &str, original: &str) {
-        locked(&self.copies).insert(copy.to_owned(), original.to_owned());
-    }
-
-    /// Returns the session that was copied, if the copy was made here.
-    pub(crate) fn original(&self, copy: &str) -> Option<SessionSummary> {
-        let original = locked(&self.copies).get(copy).cloned()?;
-        self.session(&original)
     }
 }
 

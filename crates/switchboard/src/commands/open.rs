@@ -11,7 +11,7 @@ use switchboard_hub::{FolderRefusal, Hub, HubOptions};
 use switchboard_store::{About, Store, StoreError};
 use switchboard_transport::Program;
 use switchboard_transport::server::{self, ListenerLimits};
-use switchboard_web::{Page, PageOptions, local_user};
+use switchboard_web::{AgentCard, Page, PageOptions, local_user};
 use tokio::net::TcpListener;
 
 use super::more_links;
@@ -21,6 +21,7 @@ use super::run::working_directory;
 use super::sessions::exchange::read_in;
 use crate::agents::{self, KnownAgent};
 use crate::arguments::InputArgument;
+use crate::configuration::editor::EditorCommand;
 use crate::configuration::hub::HubSettings;
 use crate::configuration::notify::NotifySettings;
 use crate::configuration::{Configuration, chosen_program};
@@ -32,14 +33,17 @@ use crate::rules::{PermissionsArgument, Rules};
 use crate::sandbox::{SandboxArgument, SandboxContext};
 use crate::{ending, standard_error, stdio, store_file};
 
+/// Name of the built-in demo agent.
+const DEMO: &str = "demo";
+
 /// Time to withdraw notifications at the end.
 const WITHDRAW_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Open a web client and inspector for an agent
 ///
 /// Starts the agent and a local server, and prints a link that lets one browser in, once and within a minute.
-/// Without an agent it uses the built-in demo agent. Everything is recorded in the store, where `switchboard
-/// sessions` finds it too.
+/// Without an agent, the page offers the configured and installed ones and the built-in demo agent. Everything is
+/// recorded in the store, where `switchboard sessions` finds it too.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Name of a configured or known agent (see `switchboard agents`)
@@ -87,7 +91,8 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let folder = working_directory(arguments.cwd.as_ref())?;
     let rules = arguments.permissions.rules()?;
-    let agent = arguments.agent.as_deref().or(arguments.command.is_empty().then_some("demo"));
+    let is_chosen = arguments.agent.is_some() || !arguments.command.is_empty();
+    let agent = arguments.agent.as_deref().or((!is_chosen).then_some(DEMO));
     let program = chosen_program(&folder, agent, &arguments.command)?;
     let agent_name = agent_name(agent, arguments.command.first().map(OsStr::new));
     let temporary = arguments
@@ -105,11 +110,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let mut agents = vec![(agent_name, program)];
     let installed = agents::known().iter().filter(|agent| agent.installed().is_some());
     agents.extend(others(&Configuration::read(&folder), &agents[0].0, installed));
+    if !is_chosen {
+        // The demo agent is the last resort of somebody who has another one.
+        agents.rotate_left(1);
+    }
     let (notify, problems) = NotifySettings::read();
     for problem in problems {
         eprintln!("switchboard: {problem}");
     }
-    let opening = WebOptions { store, agents, folder, recording, rules, notify };
+    let opening = WebOptions { store, agents, is_chosen, folder, recording, rules, notify };
     stdio::run_on(&mut tokio::runtime::Builder::new_multi_thread(), serve(arguments, opening))
 }
 
@@ -129,8 +138,10 @@ fn mention_old_file(store: &Path) {
 /// Options of the web client.
 struct WebOptions {
     store: Store,
-    /// Agents by configured name or program. The first is the requested one.
+    /// Agents by configured name or program. If one was chosen, it is the first.
     agents: Vec<(String, Program)>,
+    /// True if an agent was chosen, which is started at once.
+    is_chosen: bool,
     folder: PathBuf,
     /// The recording to show first.
     recording: Option<String>,
@@ -155,6 +166,30 @@ fn others(
     names.filter_map(|name| Some((name.to_owned(), configuration.named_program(name).ok()?))).collect()
 }
 
+/// Returns the titles of agents, and the known agents that are not among them, with the command that installs each.
+pub(super) fn cards(agents: &[(String, Program)]) -> Vec<AgentCard> {
+    let title = |name: &str| match agents::find(name) {
+        Some(known) => known.title.to_owned(),
+        None if name == DEMO => "Demo agent".to_owned(),
+        None => name.to_owned(),
+    };
+    let present =
+        agents.iter().map(|(name, _)| AgentCard { name: name.clone(), title: title(name), install: None });
+    let is_present = |known: &&KnownAgent| {
+        let names = || known.aliases.iter().chain([&known.name]);
+        agents.iter().any(|(name, _)| names().any(|known| known == name))
+    };
+    let absent = agents::known().iter().filter(|known| !is_present(known)).map(|known| AgentCard {
+        name: known.name.to_owned(),
+        title: known.title.to_owned(),
+        install: Some(match known.package {
+            Some(_) => format!("switchboard agents install {}", known.name),
+            None => known.install.to_owned(),
+        }),
+    });
+    present.chain(absent).collect()
+}
+
 /// Returns the id of a recording in the store, or of the last one in a file.
 fn recording(store: &Store, name: &str) -> Result<String, CommandError> {
     match store.session(name) {
@@ -170,7 +205,7 @@ fn recording(store: &Store, name: &str) -> Result<String, CommandError> {
 }
 
 async fn serve(arguments: &Arguments, opening: WebOptions) -> Result<Outcome, CommandError> {
-    let WebOptions { store, agents, folder, recording, rules, notify } = opening;
+    let WebOptions { store, agents, is_chosen, folder, recording, rules, notify } = opening;
     let without_secrets =
         |program: Program| notify.secret_variables.iter().fold(program, Program::env_remove);
     let cannot = |error: std::io::Error| CommandError::failed(format!("cannot serve: {error}"));
@@ -192,12 +227,13 @@ async fn serve(arguments: &Arguments, opening: WebOptions) -> Result<Outcome, Co
             let program = without_secrets(program).working_directory(&folder);
             match arguments.sandbox.confine(program, Some(&name), &rules, &context) {
                 Ok(program) => Some(Ok((name, program))),
-                Err(error) if index == 0 => Some(Err(error)),
+                Err(error) if is_chosen && index == 0 => Some(Err(error)),
                 // Others than the chosen one are only offered if they can be confined.
                 Err(_) => None,
             }
         })
-        .collect::<Result<_, _>>()?;
+        .collect::<Result<Vec<_>, _>>()?;
+    let cards = cards(&agents);
     let who = local_user();
     let notifier = notifications::start(&notify, &store, &format!("http://127.0.0.1:{port}"));
     let hub = Hub::start(HubOptions {
@@ -216,6 +252,8 @@ async fn serve(arguments: &Arguments, opening: WebOptions) -> Result<Outcome, Co
     let page = Page::new(PageOptions {
         rules: Some(Box::new(rules)),
         handshake_hint: handshake::HINT.to_owned(),
+        editor: EditorCommand::read().map(|editor| Box::new(editor) as _),
+        agents: cards,
         notifications: notifier.clone().map(|notifier| Arc::new(PageNotifications(notifier)) as _),
         ..PageOptions::new(store, hub.clone(), folder, port)
     });
@@ -237,8 +275,8 @@ async fn serve(arguments: &Arguments, opening: WebOptions) -> Result<Outcome, Co
         show(&links.fresh().map_err(cannot)?);
     }
     tokio::spawn(async move {
-        // The page shows it too, with a retry button.
-        if let Err(reason) = viewer.start().await {
+        // The page shows it too, with a retry button. Without a chosen agent, the user chooses one there.
+        if is_chosen && let Err(reason) = viewer.start().await {
             standard_error::say(format!("switchboard: {reason}"));
         }
         // Choices for "always" stay valid as long as this command runs.

@@ -31,6 +31,7 @@ use self::logging::{LogFormat, Logger};
 use super::log_place::{CREDENTIALS, LogArguments, LogPlace};
 use super::more_links;
 use super::notifications::{self, Observer, PageNotifications};
+use super::open::cards;
 use super::policy::HubRules;
 use crate::configuration::hub::HubSettings;
 use crate::configuration::notify::NotifySettings;
@@ -379,6 +380,8 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
         roots.resolve(folder).map_err(|Refused { reason, roots }| FolderRefusal { reason, roots })
     });
     let names: Vec<String> = agents.iter().map(|(name, _)| name.clone()).collect();
+    // Users of a hub cannot install agents there.
+    let cards = cards(&agents).into_iter().filter(|card| card.install.is_none()).collect();
     let (warm, unknown) = settings.warm.among(&names);
     for name in unknown {
         logger.say(&format!("the setting hub.warm: this hub has no agent {name}"));
@@ -413,6 +416,7 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
         },
         rules: Some(Box::new(rules)),
         handshake_hint: handshake::HINT.to_owned(),
+        agents: cards,
         notifications: notifier.clone().map(|notifier| Arc::new(PageNotifications(notifier)) as _),
         ..PageOptions::new(store, hub.clone(), folder, address.port())
     });

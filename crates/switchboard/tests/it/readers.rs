@@ -102,7 +102,7 @@ fn run_prints_what_is_folded_of_an_agent_that_plays_it_again() {
 #[test]
 fn the_page_shows_what_is_folded() {
     let recorded = Recorded::new(11, 24);
-    let opened = Opened::start(&recorded.place, &["--store", "store"]);
+    let opened = Opened::start(&recorded.place, &["demo", "--store", "store"]);
     let visitor = Browser::shared().visitor();
     let page = visitor.open(&opened.link);
     page.wait_until("document.body.dataset.activity === 'idle'");

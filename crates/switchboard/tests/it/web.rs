@@ -24,6 +24,7 @@ mod permissions;
 mod presence;
 mod reading;
 mod readme;
+mod review;
 mod rules;
 mod scripted_agent;
 mod sessions;

@@ -1,6 +1,7 @@
 // The actions of the page's buttons, by the value of their `data-action`.
 
 import { INERT } from "./questions.js";
+import { elementOf, keepOpen } from "./entry.js";
 import { at, copy, dialog, isNarrow, toast } from "./show.js";
 
 const KEYS = `<h2 id="dialog-title">Keyboard shortcuts</h2><dl class="keys">
@@ -25,6 +26,34 @@ export function actionsOf(page) {
   // Returns the session of an element: the selected session, or the sub-agent's session that contains the element.
   function sessionOf(element) {
     return element.closest("[data-position]")?.dataset.session ?? page.now.session;
+  }
+
+  // Returns the file of a button in the review, the revision that is shown, and the hunk unless it is for all of them.
+  function hunkOf(button) {
+    const { path, revision } = button.closest("[data-path]").dataset;
+    const hunk = button.closest("[data-hunk]")?.dataset.hunk;
+    return { path, revision, hunk: hunk === undefined ? null : Number(hunk) };
+  }
+
+  // Sends a decision of the review, and shows the changes as they are then. If it is refused, they may have changed.
+  async function review(button, message, words) {
+    const file = button.closest("[data-path]");
+    const place = [...file.querySelectorAll("button")].indexOf(button);
+    button.disabled = true;
+    let html = await attempt(message);
+    if (html !== undefined && words) toast(words);
+    html ??= await attempt({ type: "changes" });
+    const old = document.getElementById("review");
+    if (html === undefined || !old) return (button.disabled = false);
+    const made = elementOf(html);
+    keepOpen(old, made);
+    const top = at("dialog").scrollTop;
+    old.replaceWith(made);
+    at("dialog").scrollTop = top;
+    // The focus stays where it was: on the action that has come to this place.
+    const now = made.querySelector(`[data-path="${CSS.escape(file.dataset.path)}"]`);
+    const buttons = [...(now?.querySelectorAll("button") ?? [])];
+    (buttons[Math.min(place, buttons.length - 1)] ?? now?.querySelector("summary") ?? at("dialog").querySelector(".close")).focus({ preventScroll: true });
   }
 
   return {
@@ -64,12 +93,13 @@ export function actionsOf(page) {
       look(opened.recording, null);
       page.wantsPrompt = opened.recording;
     },
-    look: ({ recording, session, row }) => {
+    look: ({ recording, session, row, position }) => {
       look(recording, session ?? null);
+      if (position) page.transcript.goTo(Number(position));
       if (row) page.pendingEntry = Number(row);
       if (isNarrow()) toggleSessions(false);
       if (isNarrow()) at("scroller").focus({ preventScroll: true });
-      else if (!row) page.wantsPrompt = recording;
+      else if (!row && !position) page.wantsPrompt = recording;
     },
     resume: async ({ session, folder, agent }) => {
       const opened = await attempt({ type: "resume", session, folder, agent });
@@ -157,8 +187,18 @@ export function actionsOf(page) {
     },
     changes: async () => {
       const html = await attempt({ type: "changes" });
-      if (html !== undefined) dialog(`<h2 id="dialog-title">Changed files</h2>${html}`);
+      if (html !== undefined) dialog(`<h2 id="dialog-title">Review changes</h2>${html}`);
     },
+    "undo-change": (_, button) =>
+      review(button, { type: "undo-change", ...hunkOf(button) }, "Undone. The agent does not know it: tell it, if it matters for its work."),
+    "restore-change": ({ change }, button) => review(button, { type: "restore-change", change: Number(change) }, "Restored."),
+    "keep-change": ({ kept }, button) => review(button, { type: "keep-change", ...hunkOf(button), kept: kept === "true" }),
+    "copy-patch": async () => {
+      const patch = await attempt({ type: "patch" });
+      if (patch !== undefined) copy(patch);
+    },
+    "open-editor": ({ file, line }, button) =>
+      attempt({ type: "open-editor", session: sessionOf(button), path: file, line: line ? Number(line) : null }),
     pictures: async () => {
       const html = await attempt({ type: "pictures" });
       if (html !== undefined) dialog(`<h2 id="dialog-title">Time line and cost</h2>${html}`);
@@ -238,9 +278,9 @@ export function actionsOf(page) {
       const position = Number(button.closest("[data-position]").dataset.position);
       const text = await attempt({ type: "copy", session: sessionOf(button), position });
       if (text === undefined) return;
-      page.composer.suggest(text);
-      toast("Change it and send it again. It is a new prompt: the agent remembers the first one.");
+      page.composer.edit(text, document.querySelector("#offers [data-action=fork]") !== null);
     },
+    "cancel-edit": () => page.composer.endEdit(),
     questions: ({ skip }) => send({ type: "questions", skip: Number(skip) }),
     "find-output": ({ terminal }, button) => {
       const session = sessionOf(button);

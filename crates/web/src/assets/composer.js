@@ -18,6 +18,7 @@ export class Composer {
     this.attached = document.getElementById("attachments");
     this.picker = document.getElementById("files");
     this.files = [];
+    this.editing = null; // while an earlier prompt is edited: the draft before it, and whether it goes to a copy
     this.chosen = -1;
     this.full = this.prompt.placeholder;
     new ResizeObserver(() => {
@@ -54,10 +55,11 @@ export class Composer {
     });
   }
 
-  // Sets the effect of a message: it starts a turn, it steers the running turn, or it cannot be sent.
+  // Sets the effect of a message: it starts a turn or a session, it steers the running turn, or it cannot be sent.
   set speech(word) {
     this.steers = word === "steer";
-    this.waits = word === "later";
+    this.waits = word === "later" || word === "start";
+    this.starts = word === "start";
     this.form.hidden = word === "";
     const send = document.getElementById("send");
     send.querySelector(".sr").textContent = this.steers ? "Steer" : "Send";
@@ -95,7 +97,8 @@ export class Composer {
     const mentions = [...this.mentioned].filter((path) => text.includes(`@${path}`));
     if (!this.submit({ text, files: this.files, mentions })) return;
     history.add(text);
-    this.prompt.value = "";
+    this.prompt.value = this.editing?.draft ?? "";
+    this.stopEdit();
     this.files = [];
     this.mentioned.clear();
     this.past = null;
@@ -121,6 +124,29 @@ export class Composer {
     this.prompt.focus();
   }
 
+  // Puts an earlier prompt into the composer. Where the agent can, it is sent in a copy of the session.
+  edit(text, forks) {
+    this.editing = { forks, draft: this.editing?.draft ?? this.prompt.value };
+    document.getElementById("editing-words").textContent = forks
+      ? "An earlier prompt. It goes to a copy of this session, which stays as it is."
+      : "An earlier prompt. It is sent as a new one: the agent also remembers the first.";
+    document.getElementById("editing").hidden = false;
+    this.suggest(text);
+  }
+
+  // Ends the editing of an earlier prompt, and brings back what was written before it.
+  endEdit() {
+    if (!this.editing) return;
+    const { draft } = this.editing;
+    this.stopEdit();
+    this.suggest(draft);
+  }
+
+  stopEdit() {
+    this.editing = null;
+    document.getElementById("editing").hidden = true;
+  }
+
   // Drafts belong to a session. A draft from before the first session moves to it.
   lookAt(recording, goesAlong) {
     if (goesAlong && this.prompt.value !== "") {
@@ -129,6 +155,7 @@ export class Composer {
       this.recording = recording;
       return;
     }
+    if (this.editing) this.stopEdit();
     this.recording = recording;
     this.past = null;
     this.prompt.value = drafts.get(recording);

@@ -45,7 +45,7 @@ export async function comeIn() {
   const known = await isKnown();
   if (known !== false) return true;
   if (!code) {
-    lock("It has no key of this launch of Switchboard.");
+    lock(document.body.hasAttribute("data-hub") ? "Enter your token." : "It has no key of this launch of Switchboard.");
     return false;
   }
   const answer = await fetch("/in/enter", { method: "POST", headers: { "x-switchboard-code": code } }).catch(() => null);

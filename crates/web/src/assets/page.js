@@ -13,7 +13,7 @@ import { Find } from "./find.js";
 import { Palette } from "./palette.js";
 import { Server } from "./server.js";
 import { Sidebar } from "./sidebar.js";
-import { announce, at, copy, isNarrow, toast } from "./show.js";
+import { announce, at, copy, isNarrow, progress, toast } from "./show.js";
 import { elementOf } from "./entry.js";
 import { Transcript } from "./transcript.js";
 
@@ -130,6 +130,9 @@ function panel(name, html) {
     case "waiting":
       waitingFor.show(JSON.parse(html));
       return;
+    case "history":
+      showHistory(html);
+      return;
     case "role":
       document.body.dataset.role = html;
       return;
@@ -158,6 +161,20 @@ function chooseFrom(select, html) {
   if ([...select.options].some((it) => it.value === chosen)) select.value = chosen;
   select.hidden = select.options.length < 2 && !isHub;
   document.querySelector("label[for=agent-choice]").hidden = select.hidden;
+}
+
+// Shows the end of the session that this one is a copy of.
+let historyOf = "";
+async function showHistory(original) {
+  historyOf = original;
+  at("history").replaceChildren();
+  at("history").hidden = true;
+  if (original === "") return;
+  const html = await ask({ type: "history" }).catch(() => null);
+  if (!html || historyOf !== original) return;
+  at("history").innerHTML = html;
+  at("history").hidden = false;
+  transcript.settle();
 }
 
 let lastActivity = "";
@@ -295,30 +312,43 @@ function showSessions(html) {
   if (held) list.querySelector(`[data-recording="${CSS.escape(held)}"]`)?.focus();
 }
 
-let showsArchived = false;
+let showsArchived = false; // true while the group of archived sessions is unfolded
 let listings = 0; // requests for the lists
 
 // The results of a search replace the lists.
 async function listSessions() {
   const query = at("query").value;
   const isSearch = query.trim() !== "";
-  const archived = showsArchived;
   const listing = ++listings;
-  const html = await attempt({ type: "sessions", query, archived });
+  const html = await attempt({ type: "sessions", query });
   if (html === undefined || at("query").value !== query) return;
   // The answer to an earlier request is out of date.
   if (listing !== listings) return;
-  const hadFocus = document.activeElement?.id === "archived";
+  const hadFocus = document.activeElement?.parentElement?.id === "archived";
   at(isSearch ? "found" : "other-sessions").innerHTML = html;
   at("found").hidden = !isSearch;
   at("hub-sessions").hidden = at("other-sessions").hidden = isSearch;
-  if (hadFocus) document.getElementById("archived")?.focus();
   sidebar.arrange();
+  const group = document.getElementById("archived");
+  if (group) group.open = showsArchived;
+  if (hadFocus) group?.querySelector("summary").focus();
 }
+
+// The archived sessions are requested when their group is unfolded.
+document.addEventListener("toggle", async (event) => {
+  if (event.target.id !== "archived") return;
+  showsArchived = event.target.open;
+  if (!showsArchived) return;
+  const html = await attempt({ type: "sessions", archived: true });
+  const list = document.getElementById("archived-list");
+  if (html !== undefined && list) list.innerHTML = html;
+}, { capture: true });
 
 // Opens or closes the drawer of a narrow window. In a wide one the list is always there, and gets the focus.
 function toggleSessions(force) {
   const open = force ?? !at("sessions").classList.contains("is-open");
+  // In a narrow window there is room for one of them.
+  if (open && isNarrow() && inspector.isOpen) inspector.toggle();
   at("sessions").classList.toggle("is-open", open);
   at("drawer-back").hidden = !open;
   at("show-sessions").setAttribute("aria-expanded", String(open));
@@ -329,8 +359,12 @@ function toggleSessions(force) {
 }
 
 async function newSession(folder, agent) {
-  const chosen = agent ?? document.getElementById("agent-choice")?.value;
+  const choice = document.getElementById("agent-choice");
+  const chosen = agent ?? choice?.value;
+  const title = [...(choice?.options ?? [])].find((it) => it.value === chosen)?.text ?? "the agent";
+  const done = progress(`Starting ${title}…`);
   const opened = await attempt({ type: "new", folder, agent: chosen || null });
+  done();
   if (opened) {
     at("new-box").open = false;
     if (isNarrow()) toggleSessions(false);
@@ -396,10 +430,6 @@ document.addEventListener("submit", (event) => {
 });
 
 document.addEventListener("change", (event) => {
-  if (event.target.id === "archived") {
-    showsArchived = event.target.checked;
-    listSessions();
-  }
   const control = event.target.closest("[data-config]");
   if (!control) return;
   const value = control.type === "checkbox" ? control.checked : control.value;
@@ -417,7 +447,8 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "Escape" && !at("dialog").open && !at("palette").open) {
     const { activity } = document.body.dataset;
     const isBusy = activity === "running" || activity === "requires-action";
-    if (isBusy && !event.defaultPrevented) actions["cancel-turn"]();
+    if (composer.editing && event.target === at("prompt")) composer.endEdit();
+    else if (isBusy && !event.defaultPrevented) actions["cancel-turn"]();
     return;
   }
   // A browser would print only the visible entries.
@@ -445,7 +476,10 @@ document.addEventListener("keydown", (event) => {
     if (button) questions.choose(question, button.dataset.option);
   } else if (event.code === "KeyQ") nextQuestion();
   else if (event.code === "KeyS") toggleSessions(isNarrow() ? undefined : true);
-  else if (event.code === "KeyI") inspector.toggle();
+  else if (event.code === "KeyI") {
+    if (isNarrow()) toggleSessions(false);
+    inspector.toggle();
+  }
   else if (event.code === "KeyN") actions.new();
   else if (event.code === "KeyM") nextOption();
   else return;
@@ -478,7 +512,7 @@ function commands() {
     { name: "Next question", about: "Alt Q", run: nextQuestion },
   ];
   const agents = [...at("agent-choice").options].map((it) => ({
-    name: `New session with ${it.value}`,
+    name: `New session with ${it.text}`,
     about: "agent",
     run: () => newSession(null, it.value),
   }));
@@ -549,9 +583,11 @@ const composer = new Composer(
   (said) => {
     refusal("");
     transcript.goToEnd();
-    if (now.live && now.session !== "") submit(said);
+    if (composer.editing?.forks && now.live) sendInCopy(said);
+    else if (now.live && now.session !== "") submit(said);
     else if (composer.waits || now.live) {
       held.add(now.recording, said);
+      if (composer.starts && !now.recording) newSession(null, document.getElementById("start-agent")?.value);
       // Before the first session, one is being opened already. For an existing one the log may not be read far
       // enough.
       if (now.recording && !now.live) attempt({ type: "attach" });
@@ -565,6 +601,15 @@ const composer = new Composer(
   (query) => ask({ type: "files", query }).catch(() => []),
 );
 const held = new Held(at("held"), (said) => composer.giveBack(said));
+
+// Sends an edited prompt in a copy of the session, as soon as the copy is open.
+async function sendInCopy(said) {
+  const opened = await attempt({ type: "fork", session: now.session });
+  if (!opened) return composer.giveBack(said);
+  held.add(opened.recording, said);
+  look(opened.recording, null);
+  wantsPrompt = opened.recording;
+}
 
 function submit(said) {
   const { steers } = composer;

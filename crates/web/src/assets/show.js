@@ -20,8 +20,36 @@ export function announce(words) {
 export function toast(words) {
   const note = document.createElement("p");
   note.textContent = words;
-  at("toasts").append(note);
-  setTimeout(() => note.remove(), 8000);
+  put(note);
+  setTimeout(() => take(note), 8000);
+}
+
+// Shows a note above everything else, also above a dialog that was opened since the last one.
+function put(note) {
+  const box = at("toasts");
+  box.append(note);
+  if (box.matches(":popover-open")) box.hidePopover();
+  box.showPopover();
+}
+
+function take(note) {
+  note.remove();
+  const box = at("toasts");
+  if (box.childElementCount === 0 && box.matches(":popover-open")) box.hidePopover();
+}
+
+// Shows a message with the passed time after a moment, until the returned function is called, unless the start screen
+// shows the progress.
+export function progress(words) {
+  const note = document.createElement("p");
+  const since = document.createElement("span");
+  since.dataset.since = Date.now();
+  note.append(words, " ", since);
+  const shown = setTimeout(() => at("hint").querySelector("[data-since]") || put(note), 300);
+  return () => {
+    clearTimeout(shown);
+    take(note);
+  };
 }
 
 export function dialog(html) {

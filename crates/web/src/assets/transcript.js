@@ -68,6 +68,7 @@ export class Transcript {
     this.scroller = scroller;
     this.send = send;
     this.list = scroller.querySelector("#transcript");
+    this.history = scroller.querySelector("#history");
     this.above = scroller.querySelector("#before");
     this.below = scroller.querySelector("#after");
     this.toEnd = document.getElementById("to-end");
@@ -80,10 +81,17 @@ export class Transcript {
     this.last = [0, 0, 0];
     this.sizes = new ResizeObserver((records) => this.measured(records));
     scroller.addEventListener("scroll", () => this.scrolled(), { passive: true });
-    new ResizeObserver(() => this.settle()).observe(scroller);
+    const resized = new ResizeObserver(() => this.settle());
+    resized.observe(scroller);
+    resized.observe(this.history);
     this.toEnd.addEventListener("click", () => this.goToEnd());
     scroller.addEventListener("keydown", (event) => this.key(event));
     setInterval(() => this.tick(), 1000);
+  }
+
+  // Returns the height of what is above the transcript.
+  get lead() {
+    return this.history.hidden ? 0 : this.history.offsetHeight;
   }
 
   clear() {
@@ -138,11 +146,12 @@ export class Transcript {
   measured(records) {
     let moved = 0;
     const top = this.scroller.scrollTop;
+    const { lead } = this;
     for (const record of records) {
       const position = Number(record.target.dataset.position);
       if (!record.target.isConnected) continue;
       const height = record.target.offsetHeight;
-      const isAbove = this.heights.before(position) < top;
+      const isAbove = this.heights.before(position) < top - lead;
       const change = this.heights.set(position, height);
       if (isAbove) moved += change;
     }
@@ -176,8 +185,9 @@ export class Transcript {
       last = this.length;
       first = this.heights.at(Math.max(0, this.heights.before(this.length) - room));
     } else {
-      first = this.heights.at(this.scroller.scrollTop);
-      last = this.heights.at(this.scroller.scrollTop + room) + 1;
+      const top = this.scroller.scrollTop - this.lead;
+      first = this.heights.at(Math.max(0, top));
+      last = this.heights.at(Math.max(0, top + room)) + 1;
     }
     const around = this.isShort(room) ? FAR : AROUND;
     let from = Math.max(0, first - around);
@@ -203,7 +213,7 @@ export class Transcript {
     if (this.target !== null) {
       const entry = this.entries.get(this.target);
       if (entry && this.unfold(entry.article)) {
-        this.scroller.scrollTop = this.heights.before(this.target);
+        this.scroller.scrollTop = this.heights.before(this.target) + this.lead;
       } else if (entry) {
         entry.article.scrollIntoView({ block: "center" });
         if (this.focuses) entry.article.focus({ preventScroll: true });
@@ -212,7 +222,7 @@ export class Transcript {
         this.target = null;
         this.follows = false;
       } else if (this.target < this.length) {
-        this.scroller.scrollTop = this.heights.before(this.target);
+        this.scroller.scrollTop = this.heights.before(this.target) + this.lead;
       }
     } else if (this.follows) {
       this.scroller.scrollTop = this.scroller.scrollHeight;
@@ -274,7 +284,7 @@ export class Transcript {
     const step = event.key === "j" ? 1 : event.key === "k" ? -1 : 0;
     if (step === 0) return;
     const here = document.activeElement.closest?.("#transcript > article");
-    const position = here ? Number(here.dataset.position) + step : this.heights.at(this.scroller.scrollTop);
+    const position = here ? Number(here.dataset.position) + step : this.heights.at(Math.max(0, this.scroller.scrollTop - this.lead));
     if (position >= 0 && position < this.length) this.goTo(position);
     event.preventDefault();
   }

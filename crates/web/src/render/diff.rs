@@ -5,13 +5,13 @@ mod lines;
 use maud::{Markup, PreEscaped, html};
 use switchboard_acp::v2;
 use switchboard_diff::{
-    Body, Change, Checked, Diff, Disagreement, FilePatch, FileType, Mode, Note, Operation, ParsedPatch,
+    Body, Change, Checked, Diff, Disagreement, FilePatch, FileType, Hunk, Mode, Note, Operation, ParsedPatch,
     PatchFormat, check, parse_patch, sections,
 };
 
 use super::text::{cut, relative, size, visible, visible_line};
 use super::{Part, RenderCache, code};
-use lines::Lines;
+pub(crate) use lines::Lines;
 
 /// Number of patch lines from which a file is folded.
 const LONG_FILE: usize = 400;
@@ -100,6 +100,21 @@ fn render(key: &str, wire: &v2::Diff<'_>, folder: &str) -> Markup {
             (as_text(key, text))
         }
     }
+}
+
+/// Renders the operation, the name and the number of changed lines of a file.
+pub(crate) fn file_heading(change: &Change, section: Option<&FilePatch<'_>>, folder: &str) -> Markup {
+    heading(&Named::listed(change, folder), section)
+}
+
+/// Renders the lines of one hunk of a file. `keep` is the prefix of the keys of its folds.
+pub(crate) fn hunk(keep: &str, path: &str, hunk: &Hunk<'_>, budget: &mut Lines) -> Markup {
+    lines::hunks(keep, code::language_of(path), std::slice::from_ref(hunk), budget)
+}
+
+/// Renders numbers of added and removed lines. Empty without any.
+pub(crate) fn line_counts(added: usize, removed: usize) -> Markup {
+    html! { @if (added, removed) != (0, 0) { (counts_of(added, removed)) } }
 }
 
 /// Returns `true` if a remark is shown. Relative paths in the patch are frequent among agents, and deceive no reader.

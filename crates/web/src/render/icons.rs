@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use switchboard_acp::v2;
 
 /// Name and outline of every icon.
-const ICONS: [(&str, &str); 28] = [
+const ICONS: [(&str, &str); 31] = [
     ("read", "M4 1.5h5l3 3v10H4z M9 1.5v3h3"),
     ("edit", "M2.5 13.5l1-3.5L11 2.5 13.5 5 6 12.5z"),
     ("delete", "M3 4h10 M6 4V2.5h4V4 M4.5 4l.5 9.5h6l.5-9.5"),
@@ -42,6 +42,9 @@ const ICONS: [(&str, &str); 28] = [
     ("settings", "M2.5 5h6 M12 5h1.5 M10.2 3.3v3.4 M2.5 11h2 M8 11h5.5 M6.2 9.3v3.4"),
     ("pin", "M6 2h4 M6.5 2v4.5L4.5 9h7l-2-2.5V2 M8 9v5"),
     ("done", "M3.5 8.5l3 3 6-7"),
+    ("undo", "M5.5 2.5L2.5 5.5l3 3 M2.5 5.5h7a4 4 0 0 1 0 8H6"),
+    ("redo", "M10.5 2.5l3 3-3 3 M13.5 5.5h-7a4 4 0 0 0 0 8H10"),
+    ("open", "M9.5 2.5h4v4 M13.5 2.5L7.5 8.5 M11.5 9.5v4h-9v-9h4"),
     ("agent", "M3 5.5h10v8H3z M8 5.5V2.5 M6 9v1 M10 9v1"),
 ];
 

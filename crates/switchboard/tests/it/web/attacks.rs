@@ -141,10 +141,14 @@ fn only_files_that_a_session_names_in_its_folder_are_shown() {
             const paths = {};
             const socket = {SOCKET};
             const answers = [];
-            socket.onopen = () => paths.forEach((path, place) =>
+            const ask = () => paths.forEach((path, place) =>
                 socket.send(JSON.stringify({{ type: 'file', session: {}, path, number: place + 1 }})));
+            let isAsked = false;
             socket.onmessage = event => {{
                 const message = JSON.parse(event.data);
+                // Files are read in a session that the tab is attached to.
+                if (message.type === 'frame') socket.send(JSON.stringify({{ type: 'shown' }}));
+                if (message.live && !isAsked) {{ isAsked = true; ask(); }}
                 if (message.number) answers[message.number - 1] = message.type === 'answer' ? message.value : 'refused';
                 if (answers.filter(Boolean).length === paths.length) resolve(answers);
             }};

@@ -22,7 +22,7 @@ fn idle() -> Value {
 
 #[test]
 fn a_finished_call_is_one_line_that_opens() {
-    let talk = Talk::folded(Place::new(), &[]);
+    let talk = Talk::folded(Place::new(), &["demo"]);
     let page = &talk.page;
     talk.ask("tool");
     page.wait_for("article.e-tool .title :: Count to ten");

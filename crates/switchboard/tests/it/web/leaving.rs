@@ -35,8 +35,8 @@ fn a_session_is_copied_exported_printed_and_drawn() {
     // All files that were changed, with what was done to each.
     page.click("#menu > summary");
     page.click("#offers [data-action=changes]");
-    page.wait_for("#dialog .changes summary :: changed once");
-    page.wait_for("#dialog .diff");
+    page.wait_for("#dialog .changes .review-line :: changed once");
+    page.wait_for("#dialog .review-hunk ins");
     page.screenshot("changes");
     page.click("#dialog .changes a :: entry");
     page.wait_gone("#dialog");

@@ -49,7 +49,7 @@ fn every_session_has_a_row_and_can_be_searched_and_deleted() {
     }
     drop(store);
     died(&place, file.to_str().unwrap());
-    let talk = Talk::with(place, &["--store", file.to_str().unwrap()]);
+    let talk = Talk::with(place, &["demo", "--store", file.to_str().unwrap()]);
     let page = &talk.page;
     talk.ask("a rare word: xylophone");
     page.wait_for("#other-sessions h3 :: two");

@@ -89,7 +89,8 @@ fn a_copy_opens_and_goes_on_by_itself() {
     talk.ask("second");
     page.wait_for("article.e-agent :: You said: second");
     page.eval("history.back()");
-    page.wait_for("article.e-agent :: Hello!");
+    // The copy shows it, too, as history.
+    page.wait_for("#transcript article.e-agent :: Hello!");
     assert_eq!(page.count("article :: You said: second"), 0);
     talk.all_is_well();
 }
@@ -125,14 +126,14 @@ fn sessions_are_put_away_and_taken_back() {
     page.click("#menu > summary");
     page.click("#offers button :: Archive");
     page.wait_for("#toasts :: The session is archived.");
-    page.click("#archived");
-    page.wait_for("#session-list [data-action=resume] :: hello");
+    page.click("#archived > summary");
+    page.wait_for("#archived-list [data-action=resume] :: hello");
     page.screenshot("archive");
-    page.click("#session-list button :: Take out of the archive");
-    page.wait_gone("#session-list [data-action=resume]");
-    page.wait_for("#session-list :: None.");
-    page.click("#archived");
-    page.wait_until("!document.querySelector('#archived').checked");
+    page.click("#archived-list button :: Take out of the archive");
+    page.wait_gone("#archived-list [data-action=resume]");
+    page.wait_for("#archived-list :: None.");
+    page.click("#archived > summary");
+    page.wait_gone("#archived-list :: None.");
     talk.all_is_well();
 }
 

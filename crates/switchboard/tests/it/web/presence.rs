@@ -17,7 +17,7 @@ fn a_question_is_held_while_its_page_is_looked_at_and_sent_when_the_page_is_left
     let target = json!({"command": ["sh", "-c", script], "after": "0s"});
     let config = json!({"hub": {"notify": [target]}}).to_string();
     place.write("home/.config/switchboard/config.json", &config);
-    let talk = Talk::with(place, &[]);
+    let talk = Talk::with(place, &["demo"]);
     talk.say("command");
     talk.page.wait_for("[data-question] button");
     // The page shows the outcomes.

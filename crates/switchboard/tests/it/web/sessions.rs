@@ -55,7 +55,7 @@ fn a_restart_shows_what_was_recorded() {
     done(&talk.page);
     let path = talk.page.eval("location.pathname").as_str().unwrap().to_owned();
     talk.all_is_well();
-    drop(std::mem::replace(&mut talk.opened, Opened::start(&talk.place, &[])));
+    drop(std::mem::replace(&mut talk.opened, Opened::start(&talk.place, &["demo"])));
     let page = talk.visitor.open(&talk.opened.link);
     page.wait_until("document.body.dataset.activity === 'idle'");
     page.visit(&format!("http://{}{path}", talk.opened.host()));
@@ -77,7 +77,7 @@ fn recorded_sessions_are_found_by_what_was_said() {
     let mut talk = Talk::with_demo();
     talk.ask("a rare word: xylophone");
     talk.all_is_well();
-    drop(std::mem::replace(&mut talk.opened, Opened::start(&talk.place, &[])));
+    drop(std::mem::replace(&mut talk.opened, Opened::start(&talk.place, &["demo"])));
     let visitor = Browser::shared().visitor();
     let page = visitor.open(&talk.opened.link);
     page.wait_until("document.body.dataset.activity === 'idle'");
@@ -99,7 +99,7 @@ fn a_tab_that_lost_the_server_says_so() {
     page.wait_for("#link-state :: onnecting");
     // What was there can still be read, and a new launch on the same port has another key.
     page.wait_for("article.e-agent :: Hello!");
-    let opened = Opened::start(&place, &["--port", &port]);
+    let opened = Opened::start(&place, &["demo", "--port", &port]);
     page.wait_for("#link-state :: open a link that it printed");
     page.visit(&opened.link);
     page.wait_until("document.body.dataset.activity === 'idle'");
@@ -203,7 +203,7 @@ fn another_agent_is_picked_with_its_folder() {
     std::fs::create_dir(&folder).unwrap();
     let known = json!({ "agent_servers": { "second": { "command": "sh", "args": [agent] } } });
     place.write("home/.config/switchboard/config.json", &known.to_string());
-    let talk = Talk::with(place, &[]);
+    let talk = Talk::with(place, &["demo"]);
     let page = &talk.page;
     page.click("#new-box > summary");
     page.wait_until("[...document.querySelector('#agent-choice').options].some(it => it.value === 'second')");

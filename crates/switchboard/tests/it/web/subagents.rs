@@ -358,7 +358,7 @@ fn a_recording_shows_them_as_they_were() {
     page.wait_for("article.e-agent :: Both are done.");
     let path = page.eval("location.pathname").as_str().unwrap().to_owned();
     talk.all_is_well();
-    drop(std::mem::replace(&mut talk.opened, Opened::start(&talk.place, &[])));
+    drop(std::mem::replace(&mut talk.opened, Opened::start(&talk.place, &["demo"])));
     let page = talk.visitor.open(&talk.opened.link);
     page.wait_until("document.body.dataset.activity === 'idle'");
     // Without its session in the address it is the root that is shown, not the last sub-agent.

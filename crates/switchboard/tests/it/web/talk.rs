@@ -16,7 +16,7 @@ pub(crate) struct Talk {
 impl Talk {
     /// With the demo agent.
     pub(crate) fn with_demo() -> Talk {
-        Talk::with(Place::new(), &[])
+        Talk::with(Place::new(), &["demo"])
     }
 
     pub(crate) fn with(place: Place, arguments: &[&str]) -> Talk {
@@ -75,7 +75,8 @@ pub(crate) fn unfold(page: &Page) {
 }
 
 pub(crate) fn say(page: &Page, prompt: &str) {
-    let last = "Math.max(-1, ...find('article.e-user').map(entry => Number(entry.dataset.position)))";
+    let last =
+        "Math.max(-1, ...find('article.e-user[data-position]').map(entry => Number(entry.dataset.position)))";
     page.wait_until("document.body.classList.contains('is-live')");
     let before = page.eval(last);
     page.type_into("#prompt", prompt);

@@ -56,7 +56,7 @@ fn nothing_that_was_written_vanishes() {
     std::fs::write(place.work().join("src/main.rs"), "fn main() {}\n").unwrap();
     std::fs::write(place.work().join("ignored.rs"), "").unwrap();
     std::fs::write(place.work().join(".gitignore"), "ignored.rs\n").unwrap();
-    let talk = Talk::with(place, &[]);
+    let talk = Talk::with(place, &["demo"]);
     let page = &talk.page;
     let value =
         |text: &str| page.wait_until(&format!("document.querySelector('#prompt').value === {}", json!(text)));

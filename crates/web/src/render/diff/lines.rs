@@ -20,19 +20,27 @@ const SHORTEST_FOLD: usize = 6;
 /// Maximum number of bytes that are shown of a line.
 const LONGEST_LINE: usize = 16 << 10;
 
+/// Number of lines of a diff that are elements of their own, with numbers and colours. Further lines are shown as blocks,
+/// so that a page with a long diff stays small.
+const DETAILED: usize = 700;
+/// Maximum number of blocks, each of lines of one kind.
+const MOST_BLOCKS: usize = 500;
+
 /// Remaining budget of lines that may be shown.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(crate) struct Lines {
     left: usize,
     left_out: usize,
+    detailed: usize,
+    blocks: usize,
 }
 
 impl Lines {
-    pub(super) fn new(most: usize) -> Self {
-        Lines { left: most, left_out: 0 }
+    pub(crate) fn new(most: usize) -> Self {
+        Lines { left: most, left_out: 0, detailed: DETAILED, blocks: MOST_BLOCKS }
     }
 
-    pub(super) fn left_out(&self) -> usize {
+    pub(crate) fn left_out(&self) -> usize {
         self.left_out
     }
 
@@ -65,18 +73,70 @@ pub(super) fn hunks(
         );
         push_visible(&mut out, &String::from_utf8_lossy(&hunk.heading));
         out.push_str("</div>");
-        let ranges = hunk.intraline();
-        let mut writer = Writer {
-            out: &mut out,
-            lines: &hunk.lines[..count],
-            ranges: &ranges,
-            language,
-            fold: format!("{keep}h{number}"),
-        };
+        let (lines, others) = hunk.lines[..count].split_at(count.min(budget.detailed));
+        budget.detailed -= lines.len();
+        let ranges = if lines.is_empty() { Vec::new() } else { hunk.intraline() };
+        let mut writer =
+            Writer { out: &mut out, lines, ranges: &ranges, language, fold: format!("{keep}h{number}") };
         writer.hunk();
+        blocks(&mut out, others, budget);
     }
     out.push_str("</div>");
     PreEscaped(out)
+}
+
+/// Renders lines as blocks of one kind each, without colours and with the number of the first line only.
+fn blocks(out: &mut String, lines: &[Line<'_>], budget: &mut Lines) {
+    let mut at = 0;
+    while let Some(first) = lines.get(at) {
+        let end = at + lines[at..].iter().take_while(|line| line.kind == first.kind).count();
+        if budget.blocks == 0 {
+            budget.left_out += lines.len() - at;
+            return;
+        }
+        budget.blocks -= 1;
+        let (tag, mark) = match first.kind {
+            LineKind::Context => ("div", "  "),
+            LineKind::Removed => ("del", "− "),
+            LineKind::Added => ("ins", "+ "),
+        };
+        open_line(out, tag, "l many", first);
+        for line in &lines[at..end] {
+            out.push_str(mark);
+            push_bytes(out, shown(line));
+            push_rest(out, line);
+            out.push('\n');
+        }
+        let _ = write!(out, "</code></{tag}>");
+        at = end;
+    }
+}
+
+/// Begins the element of a line with its numbers.
+fn open_line(out: &mut String, tag: &str, class: &str, line: &Line<'_>) {
+    let _ = write!(out, "<{tag} class=\"{class}\"");
+    for (name, number) in [("o", line.old_number), ("n", line.new_number)] {
+        if let Some(number) = number {
+            let _ = write!(out, " data-{name}=\"{number}\"");
+        }
+    }
+    out.push_str("><code>");
+}
+
+/// Returns the part of a line that is shown.
+fn shown<'h>(line: &Line<'h>) -> &'h [u8] {
+    &line.content[..line.content.len().min(LONGEST_LINE)]
+}
+
+/// Says what is not shown of a line, and if it has no end.
+fn push_rest(out: &mut String, line: &Line<'_>) {
+    let left_out = line.content.len() - shown(line).len();
+    if left_out > 0 {
+        let _ = write!(out, "<span class=\"cut\">{left_out} more bytes</span>");
+    }
+    if !line.newline {
+        out.push_str("<span class=\"cut\">no line end</span>");
+    }
 }
 
 struct Writer<'w, 'h> {
@@ -135,13 +195,7 @@ impl Writer<'_, '_> {
             LineKind::Removed => "del",
             LineKind::Added => "ins",
         };
-        let _ = write!(self.out, "<{tag} class=\"l\"");
-        for (name, number) in [("o", line.old_number), ("n", line.new_number)] {
-            if let Some(number) = number {
-                let _ = write!(self.out, " data-{name}=\"{number}\"");
-            }
-        }
-        self.out.push_str("><code>");
+        open_line(self.out, tag, "l", line);
         self.text(place);
         self.out.push_str("</code>");
         if line.kind == LineKind::Context {
@@ -154,7 +208,7 @@ impl Writer<'_, '_> {
 
     fn text(&mut self, place: usize) {
         let line = &self.lines[place];
-        let shown = &line.content[..line.content.len().min(LONGEST_LINE)];
+        let shown = shown(line);
         // A line is coloured by itself: a comment or a string over several lines is not recognized.
         let tokens = match (self.language, std::str::from_utf8(shown)) {
             (Some(language), Ok(text)) => code::tokens(language, text),
@@ -170,16 +224,7 @@ impl Writer<'_, '_> {
             at = range.end;
         }
         push_coloured(self.out, shown, &tokens, at..shown.len());
-        if shown.len() < line.content.len() {
-            let _ = write!(
-                self.out,
-                "<span class=\"cut\">{} more bytes</span>",
-                line.content.len() - shown.len()
-            );
-        }
-        if !line.newline {
-            self.out.push_str("<span class=\"cut\">no line end</span>");
-        }
+        push_rest(self.out, line);
     }
 }
 
@@ -200,4 +245,56 @@ fn push_coloured(out: &mut String, line: &[u8], tokens: &[code::Token], part: Ra
 
 fn push_bytes(out: &mut String, bytes: &[u8]) {
     push_visible(out, &String::from_utf8_lossy(bytes));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use switchboard_diff::{BuildOptions, build_from_bytes, parse_patch};
+
+    use super::*;
+
+    /// Renders the hunks of a change, and returns the HTML and the number of lines that are left out.
+    fn rendered(old: &str, new: &str) -> (String, usize) {
+        let built = build_from_bytes(
+            Path::new("/w/a.rs"),
+            Some(old.as_bytes()),
+            Some(new.as_bytes()),
+            &BuildOptions::default(),
+        );
+        let text = built.diff.patch.unwrap().text;
+        let patch = parse_patch(text.as_bytes());
+        let mut budget = Lines::new(20_000);
+        let html = hunks("k", code::language_of("a.rs"), patch.files[0].hunks(), &mut budget);
+        (html.into_string(), budget.left_out())
+    }
+
+    #[test]
+    fn a_long_diff_is_a_small_page_that_still_shows_every_line() {
+        let lines = |word: &str| {
+            (0..10_000).map(|number| format!("let {word}{number} = {number};\n")).collect::<String>()
+        };
+        let (html, left_out) = rendered("first\n", &format!("first\n{}", lines("x")));
+        assert!(html.matches("</").count() < 5000 && left_out == 0, "{}", html.matches("</").count());
+        assert!(html.contains("+ let x0 = 0;\n") && html.contains("+ let x9999 = 9999;\n"));
+        // Every other line changes.
+        let both = |word: &str| {
+            (0..9_000).map(|number| format!("{number}\n<b>{word}{number}\n")).collect::<String>()
+        };
+        let (html, left_out) = rendered(&both("x"), &both("y"));
+        assert!(html.matches("</").count() < 5000, "{}", html.matches("</").count());
+        assert!(left_out > 0 && !html.contains("<b>"));
+    }
+
+    #[test]
+    fn a_short_diff_has_an_element_for_every_line() {
+        let (html, left_out) = rendered("let a = 1;\n", "let a = 2;\nlet b = 3;");
+        assert_eq!(
+            (html.matches("class=\"l\"").count(), html.matches("many").count(), left_out),
+            (3, 0, 0),
+            "{html}"
+        );
+        assert!(html.contains("no line end"), "{html}");
+    }
 }
