@@ -30,7 +30,8 @@ const INPUT: &str = ".interactive-session .interactive-input-editor";
 const TOOLBAR: &str = ".interactive-session .chat-input-toolbars a, .interactive-session .chat-secondary-toolbar a, \
                        .interactive-session .action-label";
 const MENU: &str = ".action-widget .monaco-list-row, .action-widget [role=option]";
-const SESSIONS: &str = ".agent-sessions-viewer .monaco-list-row, .agent-session-item";
+const SIDE_BAR: &str = ".agent-sessions-viewer";
+const SESSIONS: &str = ".agent-sessions-viewer .monaco-list-row";
 /// Marks the element to click, after a script has chosen it.
 const MARK: &str = "data-switchboard-editors";
 
@@ -185,7 +186,12 @@ impl Chat {
     /// Waits until the chat shows a text.
     #[track_caller]
     pub fn wait(&self, text: &str) {
-        self.page.wait_for(&format!("{CHAT} :: {text}"));
+        self.page.wait_until(&format!(
+            // Spaces that must not end a line are another character.
+            "find({}).some(element => element.innerText.replaceAll('\\u00a0', ' ').includes({}))",
+            json!(CHAT),
+            json!(text)
+        ));
     }
 
     /// Presses a button of the chat by its text or label.
@@ -212,20 +218,20 @@ impl Chat {
         self.page.wait_gone(".quick-input-widget");
     }
 
-    /// Returns the sessions in the side bar of the chat.
+    /// Waits until the side bar of the chat lists a session with a text, and returns all entries.
     #[track_caller]
-    #[must_use]
-    pub fn sessions(&self) -> Vec<String> {
-        if self.page.count(SESSIONS) == 0 {
+    pub fn wait_session(&self, title: &str) -> Vec<String> {
+        if self.page.count(SIDE_BAR) == 0 {
             self.command("Show Agent Sessions Sidebar");
         }
+        self.page.wait_for(&format!("{SESSIONS} :: {title}"));
         self.page.texts(SESSIONS)
     }
 
     /// Opens a session whose entry contains a text.
     #[track_caller]
     pub fn open_session(&self, title: &str) {
-        let _ = self.sessions();
+        self.wait_session(title);
         self.click_last(SESSIONS, title, false);
     }
 
@@ -237,18 +243,27 @@ impl Chat {
     }
 }
 
-/// Returns an expression that marks the last visible element with a text or label, and is true if there is one.
+/// Returns an expression that marks the last visible element with a text or label, and is true if there is one. VS Code draws parts
+/// of its page anew at any time; the mark then moves on to the new element.
 fn choice(selector: &str, text: &str, is_exact: bool) -> String {
     let (selector, text): (Value, Value) = (selector.into(), text.into());
     let matches = if is_exact { "shown === text" } else { "shown.includes(text)" };
     format!(
         "(() => {{
             const text = {text};
-            const named = element => [(element.innerText ?? '').trim(), element.getAttribute('aria-label') ?? ''];
-            const chosen = find({selector}).filter(element => named(element).some(shown => {matches})).pop();
-            document.querySelectorAll('[{MARK}]').forEach(element => element.removeAttribute('{MARK}'));
-            chosen?.setAttribute('{MARK}', '');
-            return chosen !== undefined;
+            const named = element => [(element.innerText ?? '').trim(), element.getAttribute('aria-label') ?? '']
+                .map(shown => shown.replaceAll('\\u00a0', ' '));
+            globalThis.switchboardChoose = () => {{
+                const chosen = find({selector}).filter(element => named(element).some(shown => {matches})).pop();
+                document.querySelectorAll('[{MARK}]').forEach(element => element.removeAttribute('{MARK}'));
+                chosen?.setAttribute('{MARK}', '');
+                return chosen !== undefined;
+            }};
+            if (!globalThis.switchboardObserver) {{
+                globalThis.switchboardObserver = new MutationObserver(() => switchboardChoose());
+                switchboardObserver.observe(document.body, {{ childList: true, subtree: true, characterData: true }});
+            }}
+            return switchboardChoose();
         }})()"
     )
 }

@@ -16,7 +16,6 @@ fn every_test_file_is_a_module() {
 
 /// A hub with agents, and the words that reach it.
 struct Hub {
-    #[expect(dead_code)]
     process: Running,
     address: String,
     token_file: String,

@@ -16,13 +16,16 @@ fn marimo_edits_through_the_bridge_and_through_a_hub_and_survives_its_end() {
         let place = Place::new(&editors);
         place.add_agent("claude-agent-acp");
         let hub = with_hub.then(|| Hub::start(&place, &["claude"]));
-        let line = match &hub {
-            None => "switchboard bridge --record claude".to_owned(),
-            Some(hub) => {
-                format!("switchboard connect {}/acp/claude --token-file {}", hub.url(), hub.token_file)
-            }
-        };
-        let relay = Marimo::relay(&place, &line, CLAUDE);
+        let url = hub.as_ref().map(Hub::url);
+        let mut words = vec!["setup", "marimo", "claude"];
+        if let (Some(url), Some(hub)) = (&url, &hub) {
+            words.extend(["--hub", url, "--token-file", &hub.token_file]);
+        }
+        // npx RELAY "COMMAND" --port PORT
+        let printed = place.run(&words);
+        let parts: Vec<&str> = printed.trim().split('"').collect();
+        assert_eq!((parts[0], parts[2]), ("npx stdio-to-ws@0.2.0 ", " --port 3017"), "{printed}");
+        let relay = Marimo::relay(&place, parts[1], CLAUDE);
         let mut marimo = Marimo::start(&place, &installed);
         let visitor = Browser::shared().visitor();
         let panel = marimo.open(&visitor);

@@ -33,12 +33,13 @@ fn vscode_runs_turns_and_keeps_them_over_reloads_windows_and_restarts() {
     let Some(editors) = Editors::from_environment() else { return };
     let Some(installed) = VsCode::install(&editors) else { return };
     let place = Place::new(&editors);
-    let hub = Hub::start(&place, &["demo"]);
+    let mut hub = Hub::start(&place, &["demo"]);
     if !speaks_ahp(&hub) {
         println!("skipped: this hub does not speak AHP, by which VS Code reaches it");
         return;
     }
-    let token = std::fs::read_to_string(&hub.token_file).unwrap().trim().to_owned();
+    // A token that is valid after a restart of the hub.
+    let token = place.run(&["tokens", "add", "vscode", "--role", "use", "--all"]).trim().to_owned();
     let mut code = VsCode::start(&place, &installed, &hub.address, &token);
     let visitor = Browser::shared().visitor();
     let chat = window(&code, &visitor);
@@ -59,5 +60,48 @@ fn vscode_runs_turns_and_keeps_them_over_reloads_windows_and_restarts() {
     chat.say("edit");
     chat.wait("files changed in");
     chat.page.screenshot("editors/vscode-edit");
-    drop((chat, code.kill()));
+
+    // Cancelled.
+    chat.say("slow 600");
+    chat.wait("Work slowly");
+    chat.press("Cancel");
+    place.wait_recorded("cancelled");
+
+    // A question that is open over a reload, and in a second window, which answers it.
+    chat.say("ask");
+    chat.wait("May I go on?");
+    chat.reload();
+    chat.open_session("permission");
+    chat.wait("May I go on?");
+    chat.page.screenshot("editors/vscode-reloaded");
+    let second = code.open(&visitor);
+    second.open_session("permission");
+    second.wait("May I go on?");
+    second.press("Yes, go on");
+    second.wait("Then I go on.");
+    chat.wait("Then I go on.");
+
+    // Another hub at the same address, with the same store.
+    let address = hub.address.clone();
+    hub.process.kill();
+    let hub = Hub::at(&place, &["demo"], &address);
+    assert_eq!(hub.address, address);
+    second.say("hello");
+    second.wait("Hello");
+    drop((chat, second));
+
+    // VS Code's own end in mid-turn, and an old session afterwards.
+    let chat = window(&code, &visitor);
+    chat.say("slow 500");
+    chat.wait("Work slowly");
+    code.kill();
+    drop(chat);
+    let code = VsCode::start(&place, &installed, &hub.address, &token);
+    let chat = code.open(&visitor);
+    assert!(chat.wait_session("slow 500").len() >= 2);
+    chat.open_session("permission");
+    chat.wait("Debugging stays off.");
+    chat.say("edit");
+    chat.wait("files changed in");
+    chat.page.screenshot("editors/vscode-sessions");
 }
