@@ -100,8 +100,9 @@ fn vscode_runs_turns_and_keeps_them_over_reloads_windows_and_restarts() {
     let chat = code.open(&visitor);
     assert!(chat.wait_session("slow 500").len() >= 2);
     chat.open_session("permission");
-    chat.wait("Debugging stays off.");
-    chat.say("edit");
-    chat.wait("files changed in");
+    // The end of it: what is out of sight is not in the page.
+    chat.wait("Hello! I am Switchboard's demo agent.");
+    chat.say("again");
+    chat.wait("You said: again");
     chat.page.screenshot("editors/vscode-sessions");
 }
