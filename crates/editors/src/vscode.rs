@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use switchboard_browser::{Page, Visitor};
 
 use crate::editors::{Editors, succeed};
@@ -246,15 +246,20 @@ impl Chat {
 /// Returns an expression that marks the last visible element with a text or label, and is true if there is one. VS Code draws parts
 /// of its page anew at any time; the mark then moves on to the new element.
 fn choice(selector: &str, text: &str, is_exact: bool) -> String {
-    let (selector, text): (Value, Value) = (selector.into(), text.into());
+    choice_of(selector, &[text], is_exact)
+}
+
+/// The same for several texts.
+fn choice_of(selector: &str, texts: &[&str], is_exact: bool) -> String {
+    let (selector, texts) = (json!(selector), json!(texts));
     let matches = if is_exact { "shown === text" } else { "shown.includes(text)" };
     format!(
         "(() => {{
-            const text = {text};
+            const texts = {texts};
             const named = element => [(element.innerText ?? '').trim(), element.getAttribute('aria-label') ?? '']
                 .map(shown => shown.replaceAll('\\u00a0', ' '));
             globalThis.switchboardChoose = () => {{
-                const chosen = find({selector}).filter(element => named(element).some(shown => {matches})).pop();
+                const chosen = find({selector}).filter(element => named(element).some(shown => texts.some(text => {matches}))).pop();
                 document.querySelectorAll('[{MARK}]').forEach(element => element.removeAttribute('{MARK}'));
                 chosen?.setAttribute('{MARK}', '');
                 return chosen !== undefined;
