@@ -147,13 +147,13 @@ impl Place {
         wait_until(&format!("the end of {words}"), state, || self.processes(words).is_empty().then_some(()));
     }
 
-    /// Waits until the text of the newest session contains some words, and returns the text.
+    /// Waits until the text of a session in the store contains some words.
     #[track_caller]
-    pub fn wait_recorded(&self, words: &str) -> String {
-        let text = || self.sessions().first().map(|session| self.recorded(session)).unwrap_or_default();
-        wait_until(&format!("{words:?} in the recording"), text, || {
-            Some(text()).filter(|text| text.contains(words))
-        })
+    pub fn wait_recorded(&self, words: &str) {
+        let texts = || self.sessions().iter().map(|session| self.recorded(session)).collect::<Vec<_>>();
+        let state = || texts().join("\n\n");
+        let is_there = || texts().iter().any(|text| text.contains(words)).then_some(());
+        wait_until(&format!("{words:?} in a recording"), state, is_there);
     }
 }
 
