@@ -49,7 +49,7 @@ pub(super) fn install(file: &Path, is_confirmed: bool) -> Result<Outcome, Comman
             Some(false) => return Ok(Outcome::Problems),
             None => {
                 return Err(CommandError::usage(format!("not installed: {described}"))
-                    .hint("without a terminal, --yes says that it is wanted"));
+                    .hint("confirm with --yes, because there is no terminal to ask on"));
             }
         }
     }
