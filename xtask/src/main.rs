@@ -5,6 +5,7 @@ mod api;
 mod bench;
 mod dependencies;
 mod dist;
+mod editors;
 mod examples;
 mod fuzz;
 mod mutate;
@@ -27,6 +28,8 @@ use std::time::Instant;
 const HELP: &str = "\
 cargo xtask test          install what the tests need, then run formatting, lints, tests, docs and fuzzing
 cargo xtask test --quick  formatting, lints, dependencies and unit tests: what needs nothing installed
+cargo xtask test --editors [NAME...]
+                          install real editors (VS Code, JupyterLab, marimo, Toad, acpx) in target/editors, and drive them
 cargo xtask fuzz SECONDS  run each fuzz target for so long
 cargo xtask bench-bridge  compare `switchboard bridge` with a pipe and the official conductor
 cargo xtask bench-hub     put load on `switchboard serve` and on server and client of the official SDK; names (flood, crowd,
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
     let outcome = match words[..] {
         ["test"] => test(),
         ["test", "--quick"] => quick_test(),
+        ["test", "--editors", ref names @ ..] => editors::test(names),
         ["fuzz", seconds] => seconds.parse().map_err(|_| HELP.to_owned()).and_then(fuzz::run),
         ["bench-bridge"] => bench::bridge(),
         ["bench-hub", ref names @ ..] => bench::hub(names),

@@ -136,6 +136,12 @@ impl Page {
         }
     }
 
+    /// Puts a text at the cursor at once, as an input method does: editors that complete words do not change it.
+    #[track_caller]
+    pub fn insert_text(&self, text: &str) {
+        self.command("Input.insertText", &json!({ "text": text }));
+    }
+
     /// Clicks an element and types a text.
     #[track_caller]
     pub fn type_into(&self, element: &str, text: &str) {

@@ -4,6 +4,7 @@
 
 mod asking;
 pub(crate) mod installation;
+pub(crate) mod lock;
 mod registry;
 mod table;
 

@@ -34,6 +34,8 @@ pub(crate) enum Editor {
     AgentShell,
     /// `JupyterLab`, which finds its agents on the `PATH`.
     Jupyter,
+    /// marimo, whose page connects to a port of this machine.
+    Marimo,
 }
 
 /// Ways to configure an editor.
@@ -45,10 +47,12 @@ pub(crate) enum ConfiguredBy {
     Code,
     /// A program on the `PATH`.
     Shim,
+    /// A command that runs beside the editor, which is printed.
+    Relay,
 }
 
 impl Editor {
-    pub(crate) const ALL: [Editor; 9] = [
+    pub(crate) const ALL: [Editor; 10] = [
         Editor::Zed,
         Editor::JetBrains,
         Editor::VsCode,
@@ -58,6 +62,7 @@ impl Editor {
         Editor::Agentic,
         Editor::AgentShell,
         Editor::Jupyter,
+        Editor::Marimo,
     ];
 
     /// Returns its name on the command line.
@@ -72,6 +77,7 @@ impl Editor {
             Editor::Agentic => "agentic",
             Editor::AgentShell => "agent-shell",
             Editor::Jupyter => "jupyterlab",
+            Editor::Marimo => "marimo",
         }
     }
 
@@ -86,6 +92,7 @@ impl Editor {
             Editor::Agentic => "Neovim, agentic.nvim",
             Editor::AgentShell => "Emacs, agent-shell",
             Editor::Jupyter => "JupyterLab, Jupyter AI",
+            Editor::Marimo => "marimo",
         }
     }
 
@@ -133,6 +140,7 @@ impl Editor {
                 ConfiguredBy::Code
             }
             Editor::Jupyter => ConfiguredBy::Shim,
+            Editor::Marimo => ConfiguredBy::Relay,
         }
     }
 
@@ -151,6 +159,7 @@ impl Editor {
                 .or_else(|| on_path(&["zed", "zeditor", "zedit"])),
             Editor::VsCode => vscode_variants().into_iter().map(|(extension, _)| extension).next(),
             Editor::Jupyter => on_path(&["jupyter-lab", "jupyter"]),
+            Editor::Marimo => on_path(&["marimo"]),
             Editor::JetBrains => below_home(&[
                 ".jetbrains",
                 ".config/JetBrains",

@@ -26,7 +26,10 @@ const KEPT: usize = 2;
 /// The longest version that is accepted.
 const MAX_VERSION: usize = 100;
 /// Maximum size of a lock file in bytes.
-const MAX_LOCK: u64 = 16 * 1024 * 1024;
+pub(super) const MAX_LOCK: u64 = 16 * 1024 * 1024;
+/// The lock files of npm and uv, in the folder of an installation.
+const NPM_LOCK: &str = "package-lock.json";
+const UV_LOCK: &str = "lock.txt";
 
 /// A version of an agent in our prefix.
 #[derive(Debug, Clone)]
@@ -103,6 +106,15 @@ impl Installation {
         self.start.iter().cloned().chain(arguments).collect()
     }
 
+    /// Returns the lock file of npm or uv that the installation was made with.
+    pub(super) fn lock(&self, package: &Package) -> Option<String> {
+        let file = match package.runner {
+            Runner::Npx => NPM_LOCK,
+            Runner::Uvx => UV_LOCK,
+        };
+        read_text(&self.folder.join(file), MAX_LOCK)
+    }
+
     /// Returns the file that is executed.
     pub(crate) fn file(&self) -> PathBuf {
         self.start.last().map(PathBuf::from).unwrap_or_default()
@@ -150,7 +162,7 @@ pub(crate) fn offered(agent: &'static KnownAgent, version: Option<&str>) -> Resu
     Ok(Offer { agent, package, version: found, size })
 }
 
-fn manager(runner: Runner) -> &'static str {
+pub(super) fn manager(runner: Runner) -> &'static str {
     match runner {
         Runner::Npx => "npm",
         Runner::Uvx => "uv",
@@ -184,7 +196,7 @@ fn ask_uv(package: &Package, version: Option<&str>) -> Result<String, CommandErr
 fn compile(package: &Package, version: Option<&str>, folder: &Path) -> Result<String, CommandError> {
     let wanted =
         version.map_or_else(|| package.name.to_owned(), |version| format!("{}=={version}", package.name));
-    let (wishes, lock) = (folder.join("wanted.txt"), folder.join("lock.txt"));
+    let (wishes, lock) = (folder.join("wanted.txt"), folder.join(UV_LOCK));
     let failed =
         |error: std::io::Error| CommandError::failed(format!("cannot write {}: {error}", wishes.display()));
     std::fs::write(&wishes, format!("{wanted}\n")).map_err(failed)?;
@@ -195,7 +207,7 @@ fn compile(package: &Package, version: Option<&str>, folder: &Path) -> Result<St
 }
 
 /// Returns version and first digest of a package in a lock file of uv.
-fn locked(lock: &str, package: &str) -> Option<(String, String)> {
+pub(super) fn locked(lock: &str, package: &str) -> Option<(String, String)> {
     let mut lines = lock.lines().skip_while(|line| !line.starts_with(&format!("{package}==")));
     let version = lines.next()?.split("==").nth(1)?.split([' ', ';', '\\']).next()?.to_owned();
     let hash = lines.next()?.trim().strip_prefix("--hash=")?.trim_end_matches(['\\', ' ']).to_owned();
@@ -215,49 +227,80 @@ impl Offer {
 
     /// Installs it, or finds it installed, and makes it the current one.
     pub(crate) fn install(&self) -> Result<Installation, CommandError> {
-        let place = place(self.agent)
-            .ok_or_else(|| CommandError::usage("there is no folder for agents: HOME is not set"))?;
-        let failed = |error: std::io::Error| {
-            CommandError::failed(format!("cannot write {}: {error}", place.display()))
-        };
-        if find(self.agent, Some(&self.version)).is_none() {
-            make_private(&place).map_err(failed)?;
-            remove_abandoned(&place);
-            let new = tempfile::Builder::new().prefix(NEW).tempdir_in(&place).map_err(failed)?;
-            let record = match self.package.runner {
-                Runner::Npx => self.by_npm(new.path())?,
-                Runner::Uvx => self.by_uv(new.path())?,
-            };
-            std::fs::write(new.path().join(RECORD), record.to_string()).map_err(failed)?;
-            let folder = place.join(&self.version);
-            // One that is damaged would be in the way.
-            let _ = std::fs::remove_dir_all(&folder);
-            std::fs::rename(new.path(), &folder).map_err(failed)?;
-        }
-        let found = find(self.agent, Some(&self.version)).ok_or_else(|| {
-            CommandError::failed(format!(
-                "{} {} does not have the program that it names",
-                self.package.name, self.version
-            ))
-        })?;
-        use_version(&place, &self.version).map_err(failed)?;
-        for old in all(self.agent).into_iter().filter(|other| other.version != self.version).skip(KEPT - 1) {
-            let _ = std::fs::remove_dir_all(old.folder);
-        }
-        Ok(found)
+        let is_installed = find(self.agent, Some(&self.version)).is_some();
+        self.prepared(|_| is_installed, None)?.finish()
     }
 
-    fn by_npm(&self, folder: &Path) -> Result<Value, CommandError> {
+    /// Makes an installation in a folder of its own, unless the existing one is as wanted. With `lock`, it has exactly the
+    /// packages of this lock file of npm or uv.
+    fn prepared(
+        &self,
+        is_wanted: impl FnOnce(&Path) -> bool,
+        lock: Option<&str>,
+    ) -> Result<Prepared, CommandError> {
+        let place = place(self.agent)
+            .ok_or_else(|| CommandError::usage("there is no folder for agents: HOME is not set"))?;
+        let failed = |error: std::io::Error| unwritable(&place, &error);
+        let mut new = None;
+        if !is_wanted(&place.join(&self.version)) {
+            make_private(&place).map_err(failed)?;
+            remove_abandoned(&place);
+            let folder = tempfile::Builder::new().prefix(NEW).tempdir_in(&place).map_err(failed)?;
+            let record = match self.package.runner {
+                Runner::Npx => self.by_npm(folder.path(), lock)?,
+                Runner::Uvx => self.by_uv(folder.path(), lock)?,
+            };
+            std::fs::write(folder.path().join(RECORD), record.to_string()).map_err(failed)?;
+            new = Some(folder);
+        }
+        Ok(Prepared { agent: self.agent, version: self.version.clone(), place, new })
+    }
+
+    /// Makes what a lock file describes, in a folder of its own. Fails if that is not what the lock says.
+    pub(super) fn prepare_locked(&self, lock: &str, integrity: &str) -> Result<Prepared, CommandError> {
+        let is_wanted = |folder: &Path| {
+            Installation::read(folder).is_some_and(|found| found.lock(self.package).as_deref() == Some(lock))
+        };
+        let prepared = self.prepared(is_wanted, Some(lock))?;
+        let record = prepared.new.as_ref().and_then(|new| read_json(&new.path().join(RECORD), MAX_PACKAGE));
+        if let Some(record) = record
+            && record.get("integrity").and_then(Value::as_str) != Some(integrity)
+        {
+            return Err(CommandError::failed(format!(
+                "the lock names two digests of {} {}; nothing was changed",
+                self.package.name, self.version
+            )));
+        }
+        Ok(prepared)
+    }
+
+    pub(super) fn of_lock(agent: &'static KnownAgent, package: &'static Package, version: &str) -> Self {
+        Offer { agent, package, version: version.to_owned(), size: None }
+    }
+
+    fn by_npm(&self, folder: &Path, lock: Option<&str>) -> Result<Value, CommandError> {
         let name = self.package.name;
         let wishes = json!({"private": true, "dependencies": {name: format!("={}", self.version)}});
-        std::fs::write(folder.join("package.json"), wishes.to_string())
-            .map_err(|error| CommandError::failed(format!("cannot write {}: {error}", folder.display())))?;
+        let failed = |error: std::io::Error| {
+            CommandError::failed(format!("cannot write {}: {error}", folder.display()))
+        };
+        std::fs::write(folder.join("package.json"), wishes.to_string()).map_err(failed)?;
+        let file = folder.join(NPM_LOCK);
+        let mut npm = Command::new("npm");
+        match lock {
+            Some(lock) => {
+                std::fs::write(&file, lock).map_err(failed)?;
+                npm.arg("ci");
+            }
+            None => {
+                npm.args(["install", "--save-exact"]);
+            }
+        }
         // Install scripts are untrusted code.
-        let options =
-            ["--ignore-scripts", "--no-audit", "--no-fund", "--save-exact", "--install-strategy=hoisted"];
-        printed(Command::new("npm").arg("install").args(options).current_dir(folder))?;
+        npm.args(["--ignore-scripts", "--no-audit", "--no-fund", "--install-strategy=hoisted"]);
+        printed(npm.current_dir(folder))?;
         let key = format!("node_modules/{name}");
-        let lock = read_json(&folder.join("package-lock.json"), MAX_LOCK);
+        let lock = read_json(&file, MAX_LOCK);
         let integrity =
             lock.as_ref().and_then(|lock| lock.get("packages")?.get(&key)?.get("integrity")?.as_str());
         let integrity = integrity.ok_or_else(|| {
@@ -271,9 +314,16 @@ impl Offer {
         Ok(self.record(&file, node, integrity))
     }
 
-    fn by_uv(&self, folder: &Path) -> Result<Value, CommandError> {
+    fn by_uv(&self, folder: &Path, lock: Option<&str>) -> Result<Value, CommandError> {
         let name = self.package.name;
-        let lock = compile(self.package, Some(&self.version), folder)?;
+        let lock = match lock {
+            Some(lock) => {
+                let file = folder.join(UV_LOCK);
+                std::fs::write(&file, lock).map_err(|error| unwritable(&file, &error))?;
+                lock.to_owned()
+            }
+            None => compile(self.package, Some(&self.version), folder)?,
+        };
         let integrity = locked(&lock, name).map(|(_, integrity)| integrity);
         let integrity = integrity.ok_or_else(|| {
             CommandError::failed(format!("uv recorded no digest of {name}; nothing was installed"))
@@ -290,7 +340,7 @@ impl Offer {
             "--python",
             "venv",
             "-r",
-            "lock.txt",
+            UV_LOCK,
         ];
         printed(Command::new("uv").args(options).current_dir(folder))?;
         Ok(self.record(&format!("venv/bin/{name}"), false, &integrity))
@@ -308,6 +358,42 @@ impl Offer {
             "node": node,
         })
     }
+}
+
+/// An installation before it is used. It is removed unless it is finished.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    agent: &'static KnownAgent,
+    version: String,
+    place: PathBuf,
+    /// `None` if the version was installed before.
+    new: Option<tempfile::TempDir>,
+}
+
+impl Prepared {
+    /// Puts it to its place, makes it the current one, and removes versions that are too old to be kept.
+    pub(crate) fn finish(self) -> Result<Installation, CommandError> {
+        let Prepared { agent, version, place, new } = self;
+        let failed = |error: std::io::Error| unwritable(&place, &error);
+        if let Some(new) = new {
+            let folder = place.join(&version);
+            // One that is damaged, or has other packages, would be in the way.
+            let _ = std::fs::remove_dir_all(&folder);
+            std::fs::rename(new.path(), &folder).map_err(failed)?;
+        }
+        let found = find(agent, Some(&version)).ok_or_else(|| {
+            CommandError::failed(format!("{} {version} does not have the program that it names", agent.title))
+        })?;
+        use_version(&place, &version).map_err(failed)?;
+        for old in all(agent).into_iter().filter(|other| other.version != version).skip(KEPT - 1) {
+            let _ = std::fs::remove_dir_all(old.folder);
+        }
+        Ok(found)
+    }
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> CommandError {
+    CommandError::failed(format!("cannot write {}: {error}", path.display()))
 }
 
 /// Removes installations: one version, or all of them. Returns the versions that were removed.

@@ -3,6 +3,7 @@
 mod change;
 mod install;
 mod list;
+mod lock;
 mod update;
 
 use crate::outcome::{CommandError, Outcome};
@@ -21,6 +22,8 @@ use crate::outcome::{CommandError, Outcome};
     switchboard agents remove mine\n  \
     switchboard agents install codex            # starts without the network\n  \
     switchboard agents update codex             # to the newest version\n  \
+    switchboard agents lock > agents.lock       # the versions of a team, with all dependencies\n  \
+    switchboard agents install --locked agents.lock\n  \
     switchboard agents update                   # download the registry")]
 pub(crate) struct Arguments {
     /// Print one JSON object per line
@@ -36,6 +39,7 @@ enum AgentsCommand {
     Add(change::AddArguments),
     Install(install::Arguments),
     List(list::Arguments),
+    Lock(lock::Arguments),
     Remove(change::RemoveArguments),
     Update(update::Arguments),
 }
@@ -46,6 +50,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         Some(AgentsCommand::Add(arguments)) => change::add(arguments),
         Some(AgentsCommand::Install(arguments)) => install::run(arguments),
         Some(AgentsCommand::List(listed)) => list::run(arguments.json || listed.json),
+        Some(AgentsCommand::Lock(arguments)) => lock::run(arguments),
         Some(AgentsCommand::Remove(arguments)) => change::remove(arguments),
         Some(AgentsCommand::Update(arguments)) => update::run(arguments),
     }

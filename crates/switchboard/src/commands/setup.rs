@@ -38,8 +38,8 @@ use crate::store_file;
     switchboard setup neovim claude        # print the Lua for it\n  \
     switchboard setup jupyterlab claude    # a script on the PATH")]
 pub(crate) struct Arguments {
-    /// zed, jetbrains, vscode, obsidian, codecompanion, avante, agentic, agent-shell, jupyterlab, neovim, emacs
-    /// or path
+    /// zed, jetbrains, vscode, obsidian, codecompanion, avante, agentic, agent-shell, jupyterlab, marimo, neovim,
+    /// emacs or path
     editor: Option<String>,
 
     /// Name of the agent in the editor or here
@@ -164,6 +164,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
             }
             ConfiguredBy::File => change(*editor, &request, &mut output)?,
             ConfiguredBy::Shim => change_shim(&request, &mut output)?,
+            ConfiguredBy::Relay if *undo => {
+                return Err(CommandError::usage(format!("no file of {} was changed", editor.title()))
+                    .hint("end the command that runs beside it"));
+            }
             ConfiguredBy::Code if *undo && write.is_none() => {
                 return Err(CommandError::usage(format!(
                     "{} is configured by code, which was not changed",
@@ -171,10 +175,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
                 ))
                 .hint("remove the code that you added, or name the file with --write"));
             }
-            ConfiguredBy::Code => {}
+            ConfiguredBy::Code | ConfiguredBy::Relay => {}
         }
     }
-    let is_code = |editor: &Editor| editor.configured_by() == ConfiguredBy::Code;
+    let is_code =
+        |editor: &Editor| matches!(editor.configured_by(), ConfiguredBy::Code | ConfiguredBy::Relay);
     let by_code: Vec<Editor> = editors.into_iter().filter(is_code).collect();
     match write {
         _ if by_code.is_empty() => {}
@@ -216,6 +221,9 @@ fn list(editors: &[Editor]) -> Result<Outcome, CommandError> {
             ConfiguredBy::Code => "configured by code: `switchboard setup NAME AGENT` prints the code",
             ConfiguredBy::Shim => {
                 "finds agents on the PATH: `switchboard setup NAME AGENT` puts a script there"
+            }
+            ConfiguredBy::Relay => {
+                "connects to a port: `switchboard setup NAME AGENT` prints the command that listens there"
             }
         };
         writeln!(output, "  {}", how.replace("NAME", name)).map_err(write_error)?;

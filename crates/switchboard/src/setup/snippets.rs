@@ -58,6 +58,10 @@ const AGENT_SHELL: &[(&str, &str)] = &[
     ("vibe", "mistral"),
 ];
 
+/// The ports by which marimo's page finds its agents, by our agent names.
+const MARIMO: &[(&str, &str)] =
+    &[("claude", "3017"), ("codex", "3021"), ("cursor", "3025"), ("gemini", "3019"), ("opencode", "3023")];
+
 /// Returns the name of an agent in a table.
 fn named_in(table: &[(&str, &'static str)], agent: &str) -> Option<&'static str> {
     table.iter().find(|(ours, _)| *ours == agent).map(|(_, theirs)| *theirs)
@@ -70,6 +74,7 @@ pub(crate) fn snippet(
     program: &str,
     line: &CommandLine,
 ) -> Result<Snippet, String> {
+    let words: Vec<String> = std::iter::once(program.to_owned()).chain(line.arguments()).collect();
     let (program, name) = (quoted(program), quoted(agent));
     let arguments: Vec<String> = line.arguments().iter().map(|word| quoted(word)).collect();
     let agent = agents::find(agent).map_or(agent, |known| known.name);
@@ -129,6 +134,24 @@ pub(crate) fn snippet(
                 ),
                 place: "after the line that loads agent-shell: ~/.emacs.d/init.el, ~/.config/emacs/init.el or \
                         ~/.config/doom/config.el",
+            })
+        }
+        Editor::Marimo => {
+            let Some(port) = named_in(MARIMO, agent) else {
+                let known: Vec<&str> = MARIMO.iter().map(|(name, _)| *name).collect();
+                return Err(format!("marimo has no port for {agent}, only for {}", known.join(", ")));
+            };
+            // The relay splits its argument into words, and a shell reads the argument before.
+            if let Some(word) = words.iter().find(|word| word.contains(['"', '\'', '$', '`', '\\', '\n'])) {
+                return Err(format!("the relay of marimo cannot pass on {}", quoted(word)));
+            }
+            let word = |word: &String| if word.contains(' ') { format!("'{word}'") } else { word.clone() };
+            let words: Vec<String> = words.iter().map(word).collect();
+            Ok(Snippet {
+                code: format!("npx stdio-to-ws@0.2.0 \"{}\" --port {port}\n", words.join(" ")),
+                place: "into a terminal, and let it run while marimo is open; set `external_agents = true` below `[experimental]` in \
+                        ~/.config/marimo/marimo.toml. Any page in your browser can connect to the port: end the command \
+                        with marimo",
             })
         }
         Editor::Zed | Editor::JetBrains | Editor::VsCode | Editor::Obsidian | Editor::Jupyter => {
@@ -257,6 +280,20 @@ mod tests {
         ] {
             assert!(made.contains(part), "{part} in {made}");
         }
+    }
+
+    #[test]
+    fn marimo_gets_the_command_of_a_relay_at_the_port_of_the_agent() {
+        let code = |agent| snippet(Editor::Marimo, agent, "/usr/bin/switchboard").map(|snippet| snippet.code);
+        assert_eq!(
+            code("claude-code").unwrap(),
+            "npx stdio-to-ws@0.2.0 \"/usr/bin/switchboard bridge claude-code\" --port 3017\n"
+        );
+        assert!(code("gemini").unwrap().ends_with("--port 3019\n"));
+        assert!(code("goose").unwrap_err().contains("only for claude, codex, cursor, gemini, opencode"));
+        let spaced = snippet(Editor::Marimo, "claude", "/a b/switchboard").unwrap().code;
+        assert!(spaced.contains("\"'/a b/switchboard' bridge claude\""), "{spaced}");
+        assert!(snippet(Editor::Marimo, "claude", "/a$(b)/switchboard").is_err());
     }
 
     #[test]

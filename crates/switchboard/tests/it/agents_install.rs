@@ -184,6 +184,75 @@ fn an_installed_agent_starts_without_npx_and_without_its_registry() {
 }
 
 #[test]
+fn a_lock_installs_the_same_agents_elsewhere_or_changes_nothing() {
+    if !Command::new("npm").arg("--version").output().is_ok_and(|output| output.status.success()) {
+        println!("skipped: npm is not here");
+        return;
+    }
+    let shop = Shop::new();
+    let output = shop.run(DEAD, &["agents", "lock"]);
+    assert!(output.status.code() == Some(2) && said(&output).contains("no agent is installed"), "{output:?}");
+    shop.publish_codex("1.0.0");
+    let registry = Registry::start(shop.published.path());
+    successful(&mut shop.command(&registry.url, &["agents", "install", "codex", "--yes"]));
+    let lock = text(&successful(&mut shop.command(DEAD, &["agents", "lock"])));
+    assert_eq!(lock, text(&successful(&mut shop.command(DEAD, &["agents", "lock", "codex-acp"]))));
+    let output = shop.run(DEAD, &["agents", "lock", "gemini"]);
+    assert!(said(&output).contains("switchboard agents install gemini"), "{}", said(&output));
+
+    // Another machine, after a newer version appeared.
+    shop.publish_codex("1.1.0");
+    let other = Shop::new();
+    let file = other.home.path().join("agents.lock");
+    std::fs::write(&file, &lock).unwrap();
+    let install = |registry: &str, more: &[&str]| {
+        other.run(registry, &[&["agents", "install", "--locked", "agents.lock"], more].concat())
+    };
+    let output = install(&registry.url, &[]);
+    assert!(
+        output.status.code() == Some(2) && said(&output).contains("not installed: Codex 1.0.0"),
+        "{output:?}"
+    );
+    let output = successful(
+        &mut other.command(&registry.url, &["agents", "install", "--locked", "agents.lock", "--yes"]),
+    );
+    assert!(text(&output).starts_with("codex 1.0.0 sha512-"), "{}", text(&output));
+    assert!(!other.home.path().join("ran").exists(), "the install script ran");
+    assert_eq!(text(&successful(&mut other.command(DEAD, &["run", "codex", "hi"]))), "You said: hi\n");
+    assert_eq!(text(&successful(&mut other.command(DEAD, &["agents", "lock"]))), lock);
+    // It is there already, so that no registry is needed.
+    assert!(install(DEAD, &["--yes"]).status.success());
+
+    // Back from a newer version; then locks that are damaged, and digests that the registry's packages do not have.
+    successful(&mut other.command(&registry.url, &["agents", "update", "codex"]));
+    assert_eq!(versions(&other.listed("codex"))[0], ("1.1.0", true));
+    assert!(install(DEAD, &["--yes"]).status.success());
+    assert!(versions(&other.listed("codex")).contains(&("1.0.0", true)));
+    let mut wrong: Value = serde_json::from_str(&lock).unwrap();
+    let packages = wrong["agents"][0]["lock"].as_str().unwrap().replace("sha512-", "sha512-AAAA");
+    let digest = text(&successful(Command::new("sh").args([
+        "-c",
+        "printf %s \"$1\" | sha256sum | cut -d ' ' -f 1",
+        "sh",
+        &packages,
+    ])));
+    wrong["agents"][0]["sha256"] = digest.trim().into();
+    wrong["agents"][0]["lock"] = packages.into();
+    successful(&mut other.command(DEAD, &["agents", "remove", "codex@1.0.0"]));
+    for (text, words) in [
+        (lock.replace("sha512-", "sha512-AAAA"), "checksum"),
+        (lock.replace("\"format\": 1", "\"format\": 2"), "its format is 2"),
+        (wrong.to_string(), "npm failed"),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let output = install(&registry.url, &["--yes"]);
+        assert!(!output.status.success() && said(&output).contains(words), "{words}: {}", said(&output));
+        assert_eq!(versions(&other.listed("codex")), [("1.1.0", true)]);
+        assert_eq!(names(&other.folder().join("codex")), ["1.1.0", "current"]);
+    }
+}
+
+#[test]
 fn an_agent_of_pypi_is_installed_from_wheels() {
     let Some(uv) = uv() else { return };
     let shop = Shop::new();
@@ -207,9 +276,16 @@ fn an_agent_of_pypi_is_installed_from_wheels() {
     let path = std::iter::once(uv.to_owned()).chain(std::env::split_paths(&path));
     let path = std::env::join_paths(path).unwrap();
     let mut install = shop.command(&registry.url, &["agents", "install", "fast-agent", "--yes"]);
-    let output = successful(install.env("PATH", path));
+    let output = successful(install.env("PATH", &path));
     assert!(text(&output).starts_with("fast-agent 0.4.0 sha256:"), "{}", text(&output));
+    let lock = successful(&mut shop.command(DEAD, &["agents", "lock"]));
+    let other = Shop::new();
+    std::fs::write(other.home.path().join("agents.lock"), lock.stdout).unwrap();
+    let mut install =
+        other.command(&registry.url, &["agents", "install", "--locked", "agents.lock", "--yes"]);
+    assert_eq!(text(&successful(install.env("PATH", &path))), text(&output));
     drop(registry);
+    assert_eq!(text(&successful(&mut other.command(DEAD, &["run", "fast-agent", "hi"]))), "You said: hi\n");
     // Also without uv.
     let output = successful(&mut shop.command(DEAD, &["run", "fast-agent", "hi"]));
     assert_eq!(text(&output), "You said: hi\n");

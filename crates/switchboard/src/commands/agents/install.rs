@@ -1,5 +1,7 @@
 //! `switchboard agents install`, and `agents update NAME`.
 
+use std::path::PathBuf;
+
 use crate::agents::installation::{self, Installation, Offer};
 use crate::agents::{self, KnownAgent};
 use crate::outcome::{CommandError, Outcome};
@@ -12,8 +14,12 @@ use switchboard_acp::display::visible_line;
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// Name of a known agent (see `switchboard agents`), with @VERSION for another version than the newest
-    #[arg(value_name = "NAME[@VERSION]")]
-    name: String,
+    #[arg(value_name = "NAME[@VERSION]", required_unless_present = "locked")]
+    name: Option<String>,
+
+    /// Install exactly the agents and dependencies of this file, which `agents lock` wrote; all or none
+    #[arg(long, value_name = "FILE", conflicts_with = "name")]
+    locked: Option<PathBuf>,
 
     /// Do not ask
     #[arg(long)]
@@ -21,7 +27,10 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
-    let name = &arguments.name;
+    if let Some(file) = &arguments.locked {
+        return super::lock::install(file, arguments.yes);
+    }
+    let name = arguments.name.as_deref().unwrap_or_default();
     let (agent, version) = match (agents::find(name), agents::with_version(name)) {
         (Some(agent), _) => (agent, None),
         (None, Some((agent, version))) => (agent, Some(version)),
