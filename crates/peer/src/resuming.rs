@@ -69,7 +69,7 @@ pub struct ResumableClient {
     /// Sessions that are being reattached: until their state arrives, updates may be duplicates.
     reattaching: HashSet<String>,
     /// Sessions whose pending questions are being determined.
-    catching_up: HashMap<String, CatchingUp>,
+    catching_up: HashMap<String, Awaiting>,
     output: VecDeque<ResumableOutput>,
 }
 
@@ -86,13 +86,13 @@ enum Phase {
 /// Progress of reattaching a session. The server sends the missed updates, then the state, then the pending
 /// questions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CatchingUp {
+enum Awaiting {
     /// The state has not arrived yet.
-    AwaitingState,
+    State,
     /// Number of questions that still follow.
-    AwaitingQuestions(u64),
+    Questions(u64),
     /// Questions follow until a live update arrives.
-    AwaitingLiveUpdate,
+    LiveUpdate,
 }
 
 /// The client's handshake.
@@ -228,11 +228,8 @@ impl ResumableClient {
         // of an earlier connection count as not delivered.
         self.link += 1;
         self.own.clear();
-        self.catching_up = self
-            .questions
-            .sessions()
-            .map(|session| (session.to_owned(), CatchingUp::AwaitingState))
-            .collect();
+        self.catching_up =
+            self.questions.sessions().map(|session| (session.to_owned(), Awaiting::State)).collect();
         match how {
             Connected::Resumed => {
                 // The server may repeat updates that arrived before the break. Until the state of a session
@@ -312,7 +309,7 @@ impl ResumableClient {
             (_, Err(error)) => self.refuse_line(from, codes::INVALID_REQUEST, &error.to_string()),
             (Side::Client, Ok(Message::Request(request))) => self.on_client_request(&request),
             (Side::Client, Ok(Message::Notification(notification))) => {
-                self.on_client_notification(notification)
+                self.on_client_notification(notification);
             }
             (Side::Client, Ok(Message::Response(response))) => {
                 let link = (self.phase != Phase::Down).then_some(self.link);
@@ -322,7 +319,7 @@ impl ResumableClient {
             }
             (Side::Agent, Ok(Message::Request(request))) => self.on_server_request(&request),
             (Side::Agent, Ok(Message::Notification(notification))) => {
-                self.on_server_notification(line, &notification)
+                self.on_server_notification(line, &notification);
             }
             (Side::Agent, Ok(Message::Response(response))) => self.on_server_response(line, &response),
         }

@@ -766,7 +766,7 @@ impl Cursor {
                 _ if at > 0 => wanted = READ,
                 // The frame is longer than the buffer: read it as a whole, if the file has that many bytes.
                 Some(FrameFault::Incomplete(needed)) if buffer.len() as u64 == wanted => {
-                    wanted = needed as u64
+                    wanted = needed as u64;
                 }
                 _ => return Ok((records, StopReason::Fault)),
             }

@@ -6,7 +6,7 @@ use switchboard_acp::{Raw, Wire, WireFormat};
 
 use super::pending::Opens;
 use super::questions::QuestionAction;
-use super::{AttachedSession, CatchingUp, OwnRequest, ResumableClient, ResumableOutput, envelope};
+use super::{AttachedSession, Awaiting, OwnRequest, ResumableClient, ResumableOutput, envelope};
 
 impl ResumableClient {
     pub(super) fn on_server_response(&mut self, line: &str, response: &Response<'_>) {
@@ -200,7 +200,7 @@ impl ResumableClient {
         // Questions before the state are repeated after it, or are over. A stream may be resumed without our
         // action.
         if questions.is_some() && self.questions.expect_repetition(session) {
-            self.catching_up.insert(session.to_owned(), CatchingUp::AwaitingState);
+            self.catching_up.insert(session.to_owned(), Awaiting::State);
         }
         let is_concerned = self.reattaching.contains(session) || self.catching_up.contains_key(session);
         if !is_concerned && !self.pending.cancels(session) {
@@ -216,8 +216,8 @@ impl ResumableClient {
             self.pending.is_idle(session);
         }
         let reached = match (questions, is_new) {
-            (Some(count), _) => Some(CatchingUp::AwaitingQuestions(count)),
-            (None, None) if state.is_some() => Some(CatchingUp::AwaitingLiveUpdate),
+            (Some(count), _) => Some(Awaiting::Questions(count)),
+            (None, None) if state.is_some() => Some(Awaiting::LiveUpdate),
             (None, _) => None,
         };
         if reached.is_some() {
@@ -225,9 +225,9 @@ impl ResumableClient {
         }
         let Some(catching_up) = self.catching_up.get_mut(session) else { return };
         match (reached, &catching_up) {
-            (Some(reached), CatchingUp::AwaitingState) => *catching_up = reached,
-            (None, CatchingUp::AwaitingLiveUpdate) if is_new == Some(true) => {
-                *catching_up = CatchingUp::AwaitingQuestions(0)
+            (Some(reached), Awaiting::State) => *catching_up = reached,
+            (None, Awaiting::LiveUpdate) if is_new == Some(true) => {
+                *catching_up = Awaiting::Questions(0);
             }
             _ => {}
         }
@@ -236,7 +236,7 @@ impl ResumableClient {
 
     /// Counts a question in a session that is reattached.
     fn count_question(&mut self, session: &str) {
-        if let Some(CatchingUp::AwaitingQuestions(count)) = self.catching_up.get_mut(session) {
+        if let Some(Awaiting::Questions(count)) = self.catching_up.get_mut(session) {
             *count = count.saturating_sub(1);
             self.settle_if_all_asked(session);
         }
@@ -244,7 +244,7 @@ impl ResumableClient {
 
     /// Cancels the questions that the server has not repeated, once all have arrived.
     fn settle_if_all_asked(&mut self, session: &str) {
-        if self.catching_up.get(session) == Some(&CatchingUp::AwaitingQuestions(0)) {
+        if self.catching_up.get(session) == Some(&Awaiting::Questions(0)) {
             self.settle(session);
         }
     }

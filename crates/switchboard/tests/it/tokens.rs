@@ -165,7 +165,7 @@ fn invalid_shares_fail_with_a_remedy() {
     let unknown = scratch.refused(&["hub", "share", "nothing", "anna"]);
     assert!(unknown.contains("no session nothing") && unknown.contains("sessions list"), "{unknown}");
     let no_token = scratch.refused(&["hub", "share", &hosted, "ben"]);
-    assert!(no_token.contains("\"ben\"") && no_token.contains("there are anna"), "{no_token}");
+    assert!(no_token.contains("\"ben\"") && no_token.contains("existing tokens: anna"), "{no_token}");
     let not_hosted = scratch.refused(&["hub", "share", &plain, "anna"]);
     assert!(not_hosted.contains("is not a session of a hub") && not_hosted.contains("serve"), "{not_hosted}");
     let several = scratch.refused(&["hub", "unshare", &plain[..4], "anna"]);
