@@ -354,6 +354,8 @@ pub(super) fn agent_response(core: &mut Core, process: AgentId, response: &Respo
         PendingAgentRequest::Recreate { session, tries } => {
             session_recreated(core, process, &session, &outcome, tries, line);
         }
+        // The response is recorded first, and the client's reply waits for that record: after a crash, the
+        // log knows at least as much as the client.
         PendingAgentRequest::Prompt { session, client, .. } => {
             // The response is recorded first, and the client's reply waits for that record: after a
             // crash, the log knows at least as much as the client.
@@ -494,7 +496,7 @@ pub(super) fn session_recreated(
 /// Runs everything that waited until a session has an agent.
 pub(super) fn agent_ready(core: &mut Core, id: &SessionId) {
     let Some(session) = core.sessions.get_mut(id) else { return };
-    // Waiting requests before queued prompts: they arrived first, and one of them may cancel a prompt.
+    // Waiting requests run before queued prompts: they arrived first, and one of them may cancel a prompt.
     session.is_resuming = false;
     let waiting = std::mem::take(&mut session.waiting);
     for (connection, message) in waiting {

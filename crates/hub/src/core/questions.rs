@@ -381,8 +381,8 @@ pub(super) fn answered(
                 }
                 None => outcome,
             };
-            // Only the owner decides which of several answers is the first: the log has one order, and it
-            // is the one that the owner writes.
+            // Only the owner decides which of several answers is the first: the log has one order, and the
+            // owner writes it.
             if session.is_owned {
                 Questions::of(session, cx).settle(offset, &outcome, &by, Some(connection));
             } else {

@@ -59,8 +59,7 @@ impl<'a> OverdueTurn<'a> {
         self.cx.outbox.summary_version += 1;
         let within = Duration::from_millis(self.cx.options.cancel_timeout);
         let title = format!("The agent did not stop within {within:?} after the cancellation.");
-        // Questions end before the turn: readers of the log expect none in an idle session. The record of the
-        // abandoned turn precedes the responses that it explains.
+        // Questions end before the turn: readers of the log expect none in an idle session.
         Questions::of(self.session, self.cx).cancel_questions(&Author::new());
         let open: Vec<RequestId<'static>> =
             self.cx.agents.processes.get(&process).map(|process| process.prompts_of(id)).unwrap_or_default();
@@ -234,8 +233,7 @@ pub(super) fn end_agent_request(core: &mut Core, request: ClientRequest<'_>) -> 
     let interrupt = at_work_beside(core, process, &session);
     may_interrupt(core, connection, &interrupt)?;
     let by = core.cx.clients.author(connection);
-    // Recorded before the process ends: the log then says who ended it, also if the hub is killed in
-    // between.
+    // Recorded before the process ends: the log then says who ended it, also if the hub is killed in between.
     core.append_hub_record(&session, &HubRecord::AgentEnded(ActRecord::new().by(by)));
     if let Some((session, cx)) = core.session(&session) {
         session.cancel_prompts(cx);
