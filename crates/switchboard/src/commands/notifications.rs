@@ -37,15 +37,12 @@ impl StateFile for StoredState {
     }
 }
 
-/// Starts the notifications of a hub; `None` if there are no targets. `origin` is that of links to sessions.
-pub(crate) fn start(settings: &NotifySettings, store: &Store, origin: &str) -> Option<Notifier> {
-    if settings.targets.is_empty() {
-        return None;
-    }
+/// Starts the notifications of a hub. `origin` is that of links to sessions.
+pub(crate) fn start(settings: &NotifySettings, store: &Store, origin: &str) -> Notifier {
     let mut options = NotifierOptions::new(settings.targets.clone(), origin);
     options.state = Some(Arc::new(StoredState(store.clone())));
     options.hidden_variables = hidden_variables(settings);
-    Some(Notifier::start(options))
+    Notifier::start(options)
 }
 
 /// Returns the environment variables that commands do not get.
@@ -151,9 +148,12 @@ pub(crate) fn in_words(outcomes: &Outcomes, now: Moment) -> String {
     words
 }
 
-/// Returns the outcomes in the Prometheus text format.
+/// Returns the outcomes in the Prometheus text format. Without targets there are none.
 pub(crate) fn metrics(notifier: &Notifier) -> String {
     let outcomes = notifier.outcomes();
+    if outcomes.is_empty() {
+        return String::new();
+    }
     let mut text = String::from(
         "# HELP switchboard_notifications_total Notifications by target and outcome.\n\
          # TYPE switchboard_notifications_total counter\n",

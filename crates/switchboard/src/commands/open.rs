@@ -199,7 +199,8 @@ async fn serve(arguments: &Arguments, opening: WebOptions) -> Result<Outcome, Co
         })
         .collect::<Result<_, _>>()?;
     let who = local_user();
-    let notifier = notifications::start(&notify, &store, &format!("http://127.0.0.1:{port}"));
+    let notifier = (!notify.targets.is_empty())
+        .then(|| notifications::start(&notify, &store, &format!("http://127.0.0.1:{port}")));
     let hub = Hub::start(HubOptions {
         // Runs as long as this command.
         idle: Duration::MAX,

@@ -3,6 +3,7 @@
 mod cross_origin;
 mod gate;
 mod logging;
+mod prompts;
 mod tickets;
 
 use std::io::{IsTerminal, Write};
@@ -28,6 +29,7 @@ pub(crate) use self::cross_origin::parse_origin;
 use self::gate::Gate;
 pub(crate) use self::gate::LAUNCH;
 use self::logging::{LogFormat, Logger};
+use self::prompts::PromptService;
 use super::log_place::{CREDENTIALS, LogArguments, LogPlace};
 use super::more_links;
 use super::notifications::{self, Observer, PageNotifications};
@@ -363,6 +365,7 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
     }
     let tell = logger.clone();
     let roots = settings.roots;
+    let prompt_roots = roots.clone();
     // A new session is here, or below the first root.
     let folder = match folder.to_str().map(|folder| roots.resolve(folder)) {
         Some(Err(Refused { roots, .. })) => roots.first().map_or(folder, PathBuf::from),
@@ -371,10 +374,10 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
     let public = links_first(origins.clone(), has_public).swap_remove(0);
     let info = HubInfo { address: public.clone(), roots: roots.names() };
     let notifier = notifications::start(&notify, &store, &info.address);
-    if notifier.is_some() {
+    if !notify.targets.is_empty() {
         logger.say(&notifications::announced(&notify));
     }
-    let observer = Observer { telemetry: telemetry.clone(), notifier: notifier.clone() };
+    let observer = Observer { telemetry: telemetry.clone(), notifier: Some(notifier.clone()) };
     let folders: Folders = Box::new(move |folder| {
         roots.resolve(folder).map_err(|Refused { reason, roots }| FolderRefusal { reason, roots })
     });
@@ -413,14 +416,15 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
         },
         rules: Some(Box::new(rules)),
         handshake_hint: handshake::HINT.to_owned(),
-        notifications: notifier.clone().map(|notifier| Arc::new(PageNotifications(notifier)) as _),
-        ..PageOptions::new(store, hub.clone(), folder, address.port())
+        notifications: Some(Arc::new(PageNotifications(notifier.clone()))),
+        ..PageOptions::new(store.clone(), hub.clone(), folder, address.port())
     });
     let links = page.links("/", gate.launch_identity());
-    let mut router = acp.merge(operators(&gate, &hub, notifier.as_ref())).merge(page.router());
-    if let Some(notifier) = &notifier {
-        router = router.merge(notifications::answer_route(&hub, notifier));
-    }
+    let prompts = (store, logger.clone());
+    let prompts = PromptService::new(&gate, &hub, &notifier, prompts, prompt_roots, &public);
+    let prompts = prompts::routes(prompts.map_err(store_file::store_error)?);
+    let router = acp.merge(operators(&gate, &hub, &notifier)).merge(page.router()).merge(prompts);
+    let router = router.merge(notifications::answer_route(&hub, &notifier));
     let scheme = if tls.is_some() { "https" } else { "http" };
     writeln!(std::io::stdout(), "listening on {scheme}://{address}").map_err(write_error)?;
     std::io::stdout().flush().map_err(write_error)?;
@@ -442,9 +446,7 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
     let end = async {
         hub.end("the hub was ended", GRACE).await;
         connections.shut_down(NOTIFY_TIMEOUT).await;
-        if let Some(notifier) = notifier {
-            notifier.end(WITHDRAW_TIMEOUT).await;
-        }
+        notifier.end(WITHDRAW_TIMEOUT).await;
     };
     if tokio::time::timeout(SHUTDOWN_TIMEOUT, end).await.is_err() {
         logger.say("the shutdown timed out; the next start repairs the logs");
@@ -501,8 +503,8 @@ fn write_token(file: &Path, token: &str) -> Result<(), CommandError> {
 }
 
 /// Returns the routes for operators.
-fn operators(gate: &Arc<Gate>, hub: &Hub, notifier: Option<&Notifier>) -> Router {
-    let (gate, hub, notifier) = (Arc::clone(gate), hub.clone(), notifier.cloned());
+fn operators(gate: &Arc<Gate>, hub: &Hub, notifier: &Notifier) -> Router {
+    let (gate, hub, notifier) = (Arc::clone(gate), hub.clone(), notifier.clone());
     Router::new().route("/health", get(async || "ok\n")).route(
         "/metrics",
         get(move |request: Request| async move {
@@ -512,15 +514,15 @@ fn operators(gate: &Arc<Gate>, hub: &Hub, notifier: Option<&Notifier>) -> Router
             if let Err(refusal) = gate.identify(&head, from) {
                 return refusal.into_response();
             }
-            metrics(&hub, notifier.as_ref()).await
+            metrics(&hub, &notifier).await
         }),
     )
 }
 
-async fn metrics(hub: &Hub, notifier: Option<&Notifier>) -> Response {
+async fn metrics(hub: &Hub, notifier: &Notifier) -> Response {
     match hub.metrics().await {
         Some(mut text) => {
-            text.extend(notifier.map(notifications::metrics));
+            text.push_str(&notifications::metrics(notifier));
             ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
         }
         None => StatusCode::SERVICE_UNAVAILABLE.into_response(),

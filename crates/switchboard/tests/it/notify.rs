@@ -15,22 +15,22 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A request that the server received.
 #[derive(Debug)]
-struct Received {
+pub(crate) struct Received {
     /// Method and path.
-    line: String,
-    headers: String,
-    body: Value,
+    pub(crate) line: String,
+    pub(crate) headers: String,
+    pub(crate) body: Value,
 }
 
 /// An HTTP server that keeps what it receives. Its thread ends with the process.
-struct Sink {
-    address: SocketAddr,
+pub(crate) struct Sink {
+    pub(crate) address: SocketAddr,
     received: Receiver<Received>,
 }
 
 impl Sink {
     /// Starts a server that responds with a status line.
-    fn start(status: &'static str) -> Self {
+    pub(crate) fn start(status: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let (sender, received) = channel();
@@ -65,7 +65,7 @@ impl Sink {
         Sink { address, received }
     }
 
-    fn next(&self) -> Received {
+    pub(crate) fn next(&self) -> Received {
         self.received.recv_timeout(PATIENCE).expect("no notification arrives")
     }
 
@@ -81,7 +81,7 @@ impl Sink {
         }
     }
 
-    fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.received.try_recv().is_err()
     }
 
@@ -93,7 +93,7 @@ impl Sink {
     }
 }
 
-fn configure(place: &Place, targets: &[Value]) {
+pub(crate) fn configure(place: &Place, targets: &[Value]) {
     let text = json!({"hub": {"notify": targets}}).to_string();
     place.write("home/.config/switchboard/config.json", &text);
 }

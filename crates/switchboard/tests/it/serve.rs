@@ -13,6 +13,8 @@ pub(crate) mod lifecycle;
 mod memory;
 mod nats;
 mod nats_access;
+mod prompts;
+mod run_on;
 mod taken_up;
 
 use std::os::unix::fs::PermissionsExt;
