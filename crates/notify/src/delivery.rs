@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
@@ -38,9 +38,13 @@ const DIGEST: &str = "switchboard-waiting";
 /// Prefix of the variables of a command.
 const VARIABLE: &str = "SWITCHBOARD";
 
+type HttpClient = Result<Client<HttpsConnector<HttpConnector>, Full<Bytes>>, String>;
+
 /// Sends notifications.
 pub(crate) struct Courier {
-    http: Result<Client<HttpsConnector<HttpConnector>, Full<Bytes>>, String>,
+    /// Clients for addresses without and with TLS, made when they are first needed.
+    plain: OnceLock<HttpClient>,
+    encrypted: OnceLock<HttpClient>,
     /// Origin of links to sessions, such as `https://hub.example.org`.
     origin: String,
     /// Environment variables that commands do not get.
@@ -86,26 +90,28 @@ struct Letter {
 }
 
 impl Courier {
-    pub(crate) fn new(
-        targets: &[Arc<Target>],
-        origin: String,
-        hidden: Vec<String>,
-        links: Arc<Links>,
-    ) -> Self {
-        let is_encrypted =
-            targets.iter().filter_map(|target| target.endpoint.addresses()).any(Address::is_encrypted);
-        let http = switchboard_transport::client_tls(is_encrypted).map(|tls| {
-            let mut connector = HttpConnector::new();
-            connector.enforce_http(false);
-            connector.set_connect_timeout(Some(TIMEOUT));
-            let connector = HttpsConnectorBuilder::new()
-                .with_tls_config(tls.as_ref().clone())
-                .https_or_http()
-                .enable_http1()
-                .wrap_connector(connector);
-            Client::builder(TokioExecutor::new()).build(connector)
-        });
-        Courier { http, origin, hidden_variables: hidden, links }
+    pub(crate) fn new(origin: String, hidden: Vec<String>, links: Arc<Links>) -> Self {
+        let (plain, encrypted) = (OnceLock::new(), OnceLock::new());
+        Courier { plain, encrypted, origin, hidden_variables: hidden, links }
+    }
+
+    /// Returns the client for an address. Without TLS it needs no certificates.
+    fn client(&self, to: &Address) -> &HttpClient {
+        let is_encrypted = to.is_encrypted();
+        let client = if is_encrypted { &self.encrypted } else { &self.plain };
+        client.get_or_init(|| {
+            switchboard_transport::client_tls(is_encrypted).map(|tls| {
+                let mut connector = HttpConnector::new();
+                connector.enforce_http(false);
+                connector.set_connect_timeout(Some(TIMEOUT));
+                let connector = HttpsConnectorBuilder::new()
+                    .with_tls_config(tls.as_ref().clone())
+                    .https_or_http()
+                    .enable_http1()
+                    .wrap_connector(connector);
+                Client::builder(TokioExecutor::new()).build(connector)
+            })
+        })
     }
 
     /// Delivers within the timeout.
@@ -308,7 +314,7 @@ impl Courier {
 
     /// Sends a request. Redirects are not followed: they would take the content elsewhere.
     async fn send(&self, request: Request<Full<Bytes>>, to: &Address) -> Report {
-        let http = match &self.http {
+        let http = match self.client(to) {
             Ok(http) => http,
             Err(reason) => return Report::failed(reason.clone()),
         };

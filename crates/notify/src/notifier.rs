@@ -94,7 +94,7 @@ impl Notifier {
         let NotifierOptions { targets, origin, state, hidden_variables, gone } = options;
         let targets: Vec<Arc<Target>> = targets.into_iter().map(Arc::new).collect();
         let links = Arc::new(Links::default());
-        let courier = Arc::new(Courier::new(&targets, origin, hidden_variables, Arc::clone(&links)));
+        let courier = Arc::new(Courier::new(origin, hidden_variables, Arc::clone(&links)));
         let deliver: Deliver = Arc::new(move |job| {
             let courier = Arc::clone(&courier);
             Box::pin(async move { courier.deliver(&job).await.delivery })
@@ -188,7 +188,7 @@ impl Notifier {
 pub async fn send_test(target: &Target, origin: &str, hidden_variables: Vec<String>) -> (bool, String) {
     let target = Arc::new(target.clone());
     let links = Arc::new(Links::default());
-    let courier = Courier::new(std::slice::from_ref(&target), origin.to_owned(), hidden_variables, links);
+    let courier = Courier::new(origin.to_owned(), hidden_variables, links);
     let (id, work) = (format!("{}1", unique_prefix()), Work::Notice(Arc::new(Notice::test())));
     let Report { delivery, response } = courier.deliver(&Job { index: 0, target, id, work }).await;
     (delivery == Delivery::Sent, response)

@@ -174,15 +174,6 @@ impl Endpoint {
         }
         Ok(Endpoint::Ntfy { server, topic: Secret::new(topic), token })
     }
-
-    pub(crate) fn addresses(&self) -> Option<&Address> {
-        match self {
-            Endpoint::Ntfy { server, .. } => Some(server),
-            Endpoint::Webhook { url, .. } => Some(url),
-            Endpoint::WebPush(subscription) => Some(&subscription.endpoint),
-            Endpoint::Command(_) | Endpoint::Desktop => None,
-        }
-    }
 }
 
 /// An HTTP address. Only its scheme, host and port are displayed: the rest may be secret.

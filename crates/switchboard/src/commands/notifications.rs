@@ -10,7 +10,7 @@ use axum::response::IntoResponse as _;
 use axum::routing::post;
 use switchboard_acp::Moment;
 use switchboard_hub::{AnswerResult, Hub, Listener, SessionEvent};
-use switchboard_notify::{InvalidAnswer, Notifier, NotifierOptions, Outcomes, StateFile};
+use switchboard_notify::{Gone, InvalidAnswer, Notifier, NotifierOptions, Outcomes, StateFile, Target};
 use switchboard_store::{Channel, Store};
 use switchboard_web::Notifications;
 
@@ -39,7 +39,19 @@ impl StateFile for StoredState {
 
 /// Starts the notifications of a hub. `origin` is that of links to sessions.
 pub(crate) fn start(settings: &NotifySettings, store: &Store, origin: &str) -> Notifier {
-    let mut options = NotifierOptions::new(settings.targets.clone(), origin);
+    start_with(settings, store, origin, &[], None)
+}
+
+/// The same with further targets, and a function that gets the names of those that no longer exist.
+pub(crate) fn start_with(
+    settings: &NotifySettings,
+    store: &Store,
+    origin: &str,
+    more: &[Target],
+    gone: Option<Gone>,
+) -> Notifier {
+    let mut options = NotifierOptions::new([&settings.targets[..], more].concat(), origin);
+    options.gone = gone;
     options.state = Some(Arc::new(StoredState(store.clone())));
     options.hidden_variables = hidden_variables(settings);
     Notifier::start(options)

@@ -225,7 +225,7 @@ async fn serve(arguments: &Arguments, opening: WebOptions) -> Result<Outcome, Co
     let viewer = page.viewer(who).await;
     let mut stops = Stops::listen(None)?;
     println!("{}", links.fresh().map_err(cannot)?);
-    let more = if more_links::on_enter(links.clone(), |made| println!("{made}"), false) {
+    let more = if more_links::on_enter(links.clone(), |made| println!("{made}"), false, |_| false) {
         "Enter prints another, "
     } else {
         ""

@@ -20,6 +20,8 @@ pub(crate) struct Received {
     pub(crate) line: String,
     pub(crate) headers: String,
     pub(crate) body: Value,
+    /// The body as it was sent.
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// An HTTP server that keeps what it receives. Its thread ends with the process.
@@ -53,11 +55,12 @@ impl Sink {
                 }
                 let mut body = vec![0; length];
                 reader.read_exact(&mut body).unwrap();
-                let body = serde_json::from_slice(&body).unwrap_or_default();
+                let bytes = body;
+                let body = serde_json::from_slice(&bytes).unwrap_or_default();
                 let line = line.trim().trim_end_matches(" HTTP/1.1").to_owned();
                 let answer = format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
                 reader.get_mut().write_all(answer.as_bytes()).unwrap();
-                if sender.send(Received { line, headers, body }).is_err() {
+                if sender.send(Received { line, headers, body, bytes }).is_err() {
                     return;
                 }
             }
@@ -70,7 +73,7 @@ impl Sink {
     }
 
     /// The same, while the clients of this runtime go on.
-    async fn arrival(&self) -> Received {
+    pub(crate) async fn arrival(&self) -> Received {
         let until = Instant::now() + PATIENCE;
         loop {
             if let Ok(received) = self.received.try_recv() {

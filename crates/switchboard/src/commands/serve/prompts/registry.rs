@@ -113,7 +113,7 @@ impl PromptRecord {
         set("questions", (questions > 0).then(|| json!(questions)));
         set("stop_reason", self.stop_reason.as_ref().map(|reason| json!(reason)));
         set("text", self.text.as_ref().map(|text| json!(text)));
-        set("text_cut", self.is_text_cut.then(|| json!(true)));
+        set("text_cut", self.is_text_cut.then_some(Value::Bool(true)));
         set("ended", self.ended.map(|at| json!(time(at))));
         set(
             "error",
@@ -158,7 +158,7 @@ pub(super) enum Registered {
     /// The prompt is new and must be run.
     New(Arc<RunningPrompt>),
     /// The same prompt is known.
-    Known(PromptRecord),
+    Known(Box<PromptRecord>),
     /// Another prompt has this id.
     Conflict,
     /// Too many prompts run.
@@ -297,7 +297,7 @@ impl Registry {
 }
 
 fn known(known: PromptRecord, request: &PromptRecord) -> Registered {
-    if known.digest == request.digest { Registered::Known(known) } else { Registered::Conflict }
+    if known.digest == request.digest { Registered::Known(Box::new(known)) } else { Registered::Conflict }
 }
 
 fn read(store: &Store, key: &str) -> Result<Option<PromptRecord>, StoreError> {

@@ -125,7 +125,7 @@ impl PromptService {
                 tokio::spawn(async move { runner.run(prompt, work).await });
                 (StatusCode::ACCEPTED, record)
             }
-            Registered::Known(record) => (StatusCode::OK, record),
+            Registered::Known(record) => (StatusCode::OK, *record),
             Registered::Conflict => {
                 let message = "another prompt has this id; choose a new one for each prompt";
                 return Err(refused(StatusCode::CONFLICT, message));

@@ -152,7 +152,7 @@ fn last_message(feed: &Feed, session: &str, prompt: Option<&str>) -> Option<Stri
                 // An earlier turn of the session.
                 EntryKind::UserMessage if Some(entry.id()) == prompt => last = None,
                 EntryKind::AgentMessage => {
-                    let text = entry.as_message().map(|message| message.content().text().to_string());
+                    let text = entry.as_message().map(|message| message.content().text().clone());
                     last = text.filter(|text| !text.trim().is_empty()).or(last);
                 }
                 _ => {}
