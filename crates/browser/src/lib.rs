@@ -26,6 +26,7 @@ mod input;
 mod media;
 mod observed;
 mod page;
+mod push;
 mod site;
 mod visitor;
 

@@ -1,5 +1,7 @@
 //! Events of a page besides its content.
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 
 /// Maximum number of stored events.
@@ -18,6 +20,8 @@ pub struct Request {
 pub(crate) struct Observed {
     pub(crate) complaints: Vec<String>,
     pub(crate) requests: Vec<Request>,
+    /// Registrations of service workers by their scopes.
+    pub(crate) workers: HashMap<String, String>,
 }
 
 impl Observed {
@@ -26,6 +30,12 @@ impl Observed {
         let complaint = match method {
             "Network.requestWillBeSent" => {
                 self.request(text(&event["request"]["method"]), text(&event["request"]["url"]));
+                return;
+            }
+            "ServiceWorker.workerRegistrationUpdated" => {
+                for it in event["registrations"].as_array().into_iter().flatten() {
+                    self.workers.insert(text(&it["scopeURL"]), text(&it["registrationId"]));
+                }
                 return;
             }
             "Network.webSocketCreated" => {

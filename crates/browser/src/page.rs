@@ -61,6 +61,10 @@ impl Page {
         self.connection.call(Some(&self.session), method, params)
     }
 
+    pub(crate) fn observed(&self) -> &Mutex<Observed> {
+        &self.observed
+    }
+
     /// Runs a command that only fails if the page is gone.
     #[track_caller]
     pub(crate) fn command(&self, method: &str, params: &Value) -> Value {

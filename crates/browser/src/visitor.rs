@@ -45,13 +45,17 @@ impl Visitor {
     pub fn allow_clipboard(&self, origin: &str) -> MutexGuard<'static, ()> {
         static CLIPBOARD: Mutex<()> = Mutex::new(());
         let alone = CLIPBOARD.lock().unwrap_or_else(PoisonError::into_inner);
-        let permissions = ["clipboardReadWrite", "clipboardSanitizedWrite"];
+        self.grant(origin, &["clipboardReadWrite", "clipboardSanitizedWrite"]);
+        alone
+    }
+
+    /// Grants permissions to the pages of an origin.
+    pub(crate) fn grant(&self, origin: &str, permissions: &[&str]) {
         let params =
             json!({ "browserContextId": self.context, "origin": origin, "permissions": permissions });
         self.connection
             .call(None, "Browser.grantPermissions", &params)
             .unwrap_or_else(|error| panic!("{error}"));
-        alone
     }
 }
 

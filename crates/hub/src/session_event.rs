@@ -15,15 +15,18 @@ pub struct SessionEvent {
     pub title: Option<String>,
     /// Working folder.
     pub folder: String,
+    /// Tokens that see the session beside those that see every session: their names and creation times. The token that
+    /// started it is one of them.
+    pub shared_with: Vec<(Arc<str>, i64)>,
     /// The event.
     pub kind: SessionEventKind,
 }
 
 impl SessionEvent {
-    /// Creates an event of a session without a title.
+    /// Creates an event of a session without a title, which is not shared.
     pub fn new(session: &str, agent: &str, folder: &str, kind: SessionEventKind) -> Self {
         let (session, agent, folder) = (session.into(), agent.to_owned(), folder.to_owned());
-        SessionEvent { session, agent, title: None, folder, kind }
+        SessionEvent { session, agent, title: None, folder, shared_with: Vec::new(), kind }
     }
 }
 

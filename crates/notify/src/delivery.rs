@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
@@ -22,6 +22,7 @@ use tokio::process::Command;
 use crate::answers::{Answer, Links};
 use crate::notice::{Notice, QuestionKey, label};
 use crate::planner::{Delivery, Job, Work};
+use crate::push::{Push, Subscription};
 use crate::target::{Address, Content, Endpoint, EventKind, Secret, Target, WebhookFormat, find_program};
 
 /// Timeout of one delivery.
@@ -37,9 +38,13 @@ const DIGEST: &str = "switchboard-waiting";
 /// Prefix of the variables of a command.
 const VARIABLE: &str = "SWITCHBOARD";
 
+type HttpClient = Result<Client<HttpsConnector<HttpConnector>, Full<Bytes>>, String>;
+
 /// Sends notifications.
 pub(crate) struct Courier {
-    http: Result<Client<HttpsConnector<HttpConnector>, Full<Bytes>>, String>,
+    /// Clients for addresses without and with TLS, made when they are first needed.
+    plain: OnceLock<HttpClient>,
+    encrypted: OnceLock<HttpClient>,
     /// Origin of links to sessions, such as `https://hub.example.org`.
     origin: String,
     /// Environment variables that commands do not get.
@@ -85,26 +90,28 @@ struct Letter {
 }
 
 impl Courier {
-    pub(crate) fn new(
-        targets: &[Arc<Target>],
-        origin: String,
-        hidden: Vec<String>,
-        links: Arc<Links>,
-    ) -> Self {
-        let is_encrypted =
-            targets.iter().filter_map(|target| target.endpoint.addresses()).any(Address::is_encrypted);
-        let http = switchboard_transport::client_tls(is_encrypted).map(|tls| {
-            let mut connector = HttpConnector::new();
-            connector.enforce_http(false);
-            connector.set_connect_timeout(Some(TIMEOUT));
-            let connector = HttpsConnectorBuilder::new()
-                .with_tls_config(tls.as_ref().clone())
-                .https_or_http()
-                .enable_http1()
-                .wrap_connector(connector);
-            Client::builder(TokioExecutor::new()).build(connector)
-        });
-        Courier { http, origin, hidden_variables: hidden, links }
+    pub(crate) fn new(origin: String, hidden: Vec<String>, links: Arc<Links>) -> Self {
+        let (plain, encrypted) = (OnceLock::new(), OnceLock::new());
+        Courier { plain, encrypted, origin, hidden_variables: hidden, links }
+    }
+
+    /// Returns the client for an address. Without TLS it needs no certificates.
+    fn client(&self, to: &Address) -> &HttpClient {
+        let is_encrypted = to.is_encrypted();
+        let client = if is_encrypted { &self.encrypted } else { &self.plain };
+        client.get_or_init(|| {
+            switchboard_transport::client_tls(is_encrypted).map(|tls| {
+                let mut connector = HttpConnector::new();
+                connector.enforce_http(false);
+                connector.set_connect_timeout(Some(TIMEOUT));
+                let connector = HttpsConnectorBuilder::new()
+                    .with_tls_config(tls.as_ref().clone())
+                    .https_or_http()
+                    .enable_http1()
+                    .wrap_connector(connector);
+                Client::builder(TokioExecutor::new()).build(connector)
+            })
+        })
     }
 
     /// Delivers within the timeout.
@@ -116,7 +123,10 @@ impl Courier {
     }
 
     async fn deliver_now(&self, job: &Job) -> Report {
-        let letter = self.letter(job);
+        if let Work::Result(result) = &job.work {
+            return self.result(&job.target.endpoint, result, &job.id).await;
+        }
+        let Some(letter) = self.letter(job) else { return Report::failed("nothing to send") };
         match &job.target.endpoint {
             Endpoint::Ntfy { server, topic, token } => {
                 self.ntfy(server, topic, token.as_ref(), &letter).await
@@ -124,12 +134,15 @@ impl Courier {
             Endpoint::Webhook { url, format } => self.webhook(url, format, &letter, &job.id).await,
             Endpoint::Command(words) => self.command(words, &letter).await,
             Endpoint::Desktop => desktop(&letter).await,
+            Endpoint::WebPush(subscription) => self.web_push(subscription, &letter).await,
         }
     }
 
-    fn letter(&self, job: &Job) -> Letter {
+    /// Returns a notification in words; `None` for a result, which is sent as it is.
+    fn letter(&self, job: &Job) -> Option<Letter> {
         let content = job.target.content;
-        match &job.work {
+        Some(match &job.work {
+            Work::Result(_) => return None,
             Work::Notice(notice) => {
                 let actions =
                     if job.target.can_answer { self.actions(notice, &job.target) } else { Vec::new() };
@@ -171,7 +184,7 @@ impl Courier {
                 is_withdrawal: true,
                 actions: Vec::new(),
             },
-        }
+        })
     }
 
     fn notice(&self, notice: &Notice, content: Content, id: &str) -> Letter {
@@ -265,7 +278,23 @@ impl Courier {
             WebhookFormat::Slack => json!({"text": text}),
             WebhookFormat::Telegram { chat } => json!({"chat_id": chat, "text": text}),
         };
-        let mut request = request(Method::POST, url.uri().clone(), &body);
+        self.post(url, format, &body, id).await
+    }
+
+    /// Sends the result of a prompt.
+    async fn result(&self, endpoint: &Endpoint, result: &Value, id: &str) -> Report {
+        match endpoint {
+            Endpoint::Webhook { url, format: format @ WebhookFormat::Standard { .. } } => {
+                let body = json!({"type": "switchboard.prompt", "timestamp": timestamp(), "data": result});
+                self.post(url, format, &body, id).await
+            }
+            _ => Report::failed("this target takes no results"),
+        }
+    }
+
+    /// Posts a body to a webhook, with a signature if the format has one.
+    async fn post(&self, url: &Address, format: &WebhookFormat, body: &Value, id: &str) -> Report {
+        let mut request = request(Method::POST, url.uri().clone(), body);
         if let WebhookFormat::Standard { key } = format {
             let seconds = seconds_since_epoch();
             let headers = request.headers_mut();
@@ -285,7 +314,7 @@ impl Courier {
 
     /// Sends a request. Redirects are not followed: they would take the content elsewhere.
     async fn send(&self, request: Request<Full<Bytes>>, to: &Address) -> Report {
-        let http = match &self.http {
+        let http = match self.client(to) {
             Ok(http) => http,
             Err(reason) => return Report::failed(reason.clone()),
         };
@@ -306,11 +335,35 @@ impl Courier {
         let delivery = if status.is_success() {
             Delivery::Sent
         } else if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
-            Delivery::Retry { reason, after: retry_after(&Response::from_parts(head, ())) }
+            Delivery::Retry { reason, after: retry_after(&Response::from_parts(head, ()), SystemTime::now()) }
         } else {
             Delivery::Failed(reason)
         };
         Report { delivery, response }
+    }
+
+    /// Sends an encrypted message to a browser. The path of its address is enough: the worker knows its own origin.
+    async fn web_push(&self, subscription: &Subscription, letter: &Letter) -> Report {
+        let url = letter.url.strip_prefix(&self.origin).unwrap_or("/");
+        let message = json!({
+            "event": letter.event, "title": letter.title, "text": letter.text, "url": url,
+            "tag": letter.sequence, "resolved": letter.is_withdrawal,
+        });
+        let is_urgent = letter.kind == EventKind::Question && !letter.is_withdrawal;
+        let seconds = seconds_since_epoch();
+        let push = Push { message: &message.to_string(), topic: &letter.sequence, is_urgent, seconds };
+        let request = match subscription.request(&push, &self.origin) {
+            Ok(request) => request,
+            Err(reason) => return Report::failed(reason),
+        };
+        let report = self.send(request, &subscription.endpoint).await;
+        // The browser has unsubscribed, or was reset.
+        match report.delivery {
+            Delivery::Failed(reason) if matches!(reason.as_str(), "404" | "410") => {
+                Report { delivery: Delivery::Gone(reason), ..report }
+            }
+            delivery => Report { delivery, ..report },
+        }
     }
 
     async fn command(&self, words: &[String], letter: &Letter) -> Report {
@@ -380,10 +433,14 @@ fn request(method: Method, uri: Uri, body: &Value) -> Request<Full<Bytes>> {
     request
 }
 
-/// Returns the delay in seconds that a response requests. Dates are not supported.
-fn retry_after(response: &Response<()>) -> Option<Duration> {
-    let value = response.headers().get(header::RETRY_AFTER)?.to_str().ok()?;
-    value.trim().parse().ok().map(Duration::from_secs)
+/// Returns the delay that a response requests, in seconds or as a date. A date in the past is no delay.
+fn retry_after(response: &Response<()>, now: SystemTime) -> Option<Duration> {
+    let value = response.headers().get(header::RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = value.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = httpdate::parse_http_date(value).ok()?;
+    Some(date.duration_since(now).unwrap_or_default())
 }
 
 fn seconds_since_epoch() -> u64 {
@@ -487,14 +544,18 @@ mod tests {
     }
 
     #[test]
-    fn retry_after_is_read_in_seconds_only() {
+    fn retry_after_is_a_number_of_seconds_or_a_date() {
+        // 18 November 2026, 13:59:00 UTC.
+        let now = UNIX_EPOCH + Duration::from_secs(1_795_010_340);
         let after = |value: &'static str| {
             let mut response = Response::new(());
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(value));
-            retry_after(&response)
+            retry_after(&response, now)
         };
         assert_eq!(after("7"), Some(Duration::from_secs(7)));
-        for wrong in ["soon", "-1", "Wed, 18 Nov 2026 14:00:00 GMT", "99999999999999999999999"] {
+        assert_eq!(after("Wed, 18 Nov 2026 14:00:00 GMT"), Some(Duration::from_secs(60)));
+        assert_eq!(after("Wed, 18 Nov 2020 14:00:00 GMT"), Some(Duration::ZERO), "a clock that is wrong");
+        for wrong in ["soon", "-1", "18.11.2026", "99999999999999999999999"] {
             assert_eq!(after(wrong), None, "{wrong}");
         }
     }

@@ -3,7 +3,7 @@
 //! - [`Notifier`] takes the events of a hub and sends notifications. It never blocks the hub: a target that does not
 //!   respond delays only its own notifications.
 //! - [`Target`] is a place for notifications, with the events and the amount of content that it gets: an ntfy topic, a
-//!   webhook, a command or the desktop.
+//!   webhook, a command, the desktop or a browser ([`Subscription`]).
 //! - [`Outcomes`] has the number of notifications that were sent, suppressed and given up.
 //!
 //! There is one notification per question. It is sent only if the question waits for a while and no page shows its
@@ -29,12 +29,14 @@ mod delivery;
 mod notice;
 mod notifier;
 mod planner;
+mod push;
 mod target;
 
 pub use answers::{Answer, InvalidAnswer};
-pub use notifier::{Notifier, NotifierOptions, StateFile, send_test};
+pub use notifier::{Gone, Notifier, NotifierOptions, StateFile, send_test};
 pub use planner::Outcomes;
-pub use target::{Address, Content, Endpoint, EventKind, Secret, Target, WebhookFormat, WebhookKey};
+pub use push::{InvalidSubscription, PushKey, Subscription};
+pub use target::{Address, Content, Endpoint, EventKind, Secret, Target, Viewer, WebhookFormat, WebhookKey};
 
 /// Runs the example of the README as a doctest.
 #[cfg(doctest)]

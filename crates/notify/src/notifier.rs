@@ -41,12 +41,23 @@ pub struct NotifierOptions {
     pub state: Option<Arc<dyn StateFile>>,
     /// Environment variables that commands do not get, because they contain secrets.
     pub hidden_variables: Vec<String>,
+    /// Called with the name of a target that has removed itself, such as a browser that has unsubscribed.
+    pub gone: Option<Gone>,
 }
+
+/// A function that is called with the name of a target.
+pub type Gone = Arc<dyn Fn(&str) + Send + Sync>;
 
 impl NotifierOptions {
     /// Creates options without storage.
     pub fn new(targets: Vec<Target>, origin: impl Into<String>) -> Self {
-        NotifierOptions { targets, origin: origin.into(), state: None, hidden_variables: Vec::new() }
+        NotifierOptions {
+            targets,
+            origin: origin.into(),
+            state: None,
+            hidden_variables: Vec::new(),
+            gone: None,
+        }
     }
 }
 
@@ -61,6 +72,7 @@ struct Inner {
     deliver: Deliver,
     state: Option<Arc<dyn StateFile>>,
     links: Arc<Links>,
+    gone: Option<Gone>,
 }
 
 /// Notifies people of events in sessions. Clones share the same targets.
@@ -79,15 +91,15 @@ impl Notifier {
     /// Starts to notify, in a task of the current runtime. Notifications of an earlier launch are withdrawn, and
     /// those that it could not send are sent.
     pub fn start(options: NotifierOptions) -> Self {
-        let NotifierOptions { targets, origin, state, hidden_variables } = options;
+        let NotifierOptions { targets, origin, state, hidden_variables, gone } = options;
         let targets: Vec<Arc<Target>> = targets.into_iter().map(Arc::new).collect();
         let links = Arc::new(Links::default());
-        let courier = Arc::new(Courier::new(&targets, origin, hidden_variables, Arc::clone(&links)));
+        let courier = Arc::new(Courier::new(origin, hidden_variables, Arc::clone(&links)));
         let deliver: Deliver = Arc::new(move |job| {
             let courier = Arc::clone(&courier);
             Box::pin(async move { courier.deliver(&job).await.delivery })
         });
-        Notifier::with(targets, deliver, state, links)
+        Notifier::with(targets, deliver, state, links, gone)
     }
 
     fn with(
@@ -95,10 +107,11 @@ impl Notifier {
         deliver: Deliver,
         state: Option<Arc<dyn StateFile>>,
         links: Arc<Links>,
+        gone: Option<Gone>,
     ) -> Self {
         let planner = Mutex::new(Planner::new(targets, unique_prefix()));
         let (wake, begun) = (Notify::new(), Instant::now());
-        let inner = Arc::new(Inner { planner, wake, begun, deliver, state, links });
+        let inner = Arc::new(Inner { planner, wake, begun, deliver, state, links, gone });
         tokio::spawn(run(Arc::clone(&inner)));
         Notifier { inner }
     }
@@ -111,6 +124,32 @@ impl Notifier {
         let now = self.inner.now();
         self.inner.planner().event(event, now);
         self.inner.wake.notify_one();
+    }
+
+    /// Adds a target, or replaces the one with the same name.
+    pub fn add_target(&self, target: Target) {
+        self.inner.planner().add_target(Arc::new(target));
+        self.inner.wake.notify_one();
+    }
+
+    /// Removes a target with everything that waits for it.
+    pub fn remove_target(&self, name: &str) {
+        self.inner.planner().remove_target(name);
+        self.inner.wake.notify_one();
+    }
+
+    /// Sends the result of a prompt to a webhook, by the name of the target. Returns `false` if there is no such target,
+    /// or it takes no results: only webhooks in the format of Standard Webhooks do.
+    pub fn send_result(&self, target: &str, result: Value) -> bool {
+        let now = self.inner.now();
+        let is_sent = self.inner.planner().send_result(target, Arc::new(result), now);
+        self.inner.wake.notify_one();
+        is_sent
+    }
+
+    /// Returns whether there is a target with this name that takes the results of prompts.
+    pub fn takes_results_at(&self, target: &str) -> bool {
+        self.inner.planner().takes_results_at(target)
     }
 
     /// Takes the answer of a link in a notification: the last part of `/answer/CODE`. It works once. The caller passes the
@@ -149,7 +188,7 @@ impl Notifier {
 pub async fn send_test(target: &Target, origin: &str, hidden_variables: Vec<String>) -> (bool, String) {
     let target = Arc::new(target.clone());
     let links = Arc::new(Links::default());
-    let courier = Courier::new(std::slice::from_ref(&target), origin.to_owned(), hidden_variables, links);
+    let courier = Courier::new(origin.to_owned(), hidden_variables, links);
     let (id, work) = (format!("{}1", unique_prefix()), Work::Notice(Arc::new(Notice::test())));
     let Report { delivery, response } = courier.deliver(&Job { index: 0, target, id, work }).await;
     (delivery == Delivery::Sent, response)
@@ -214,8 +253,11 @@ async fn run(inner: Arc<Inner>) {
         for job in jobs {
             let inner = Arc::clone(&inner);
             tokio::spawn(async move {
-                let index = job.index;
+                let (index, target) = (job.index, Arc::clone(&job.target));
                 let delivery = (inner.deliver)(job).await;
+                if let (Delivery::Gone(_), Some(gone)) = (&delivery, &inner.gone) {
+                    gone(&target.name);
+                }
                 let now = inner.now();
                 inner.planner().complete(index, &delivery, now);
                 inner.wake.notify_one();

@@ -32,6 +32,8 @@ const RETRIES: [Duration; 4] =
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(3600);
 /// Maximum length of a target's queue.
 const MAX_QUEUE: usize = 100;
+/// Maximum number of characters of a result's text in the state for a restart.
+const MAX_KEPT_TEXT: usize = 4096;
 /// Maximum age of a notification that was not sent before a restart, in milliseconds.
 const MAX_AGE: i64 = 3_600_000;
 
@@ -46,12 +48,14 @@ pub(crate) enum Work {
     Digest(Digest),
     /// Withdraws the digest.
     WithdrawDigest,
+    /// The result of a prompt, for the webhook that its client has named.
+    Result(Arc<Value>),
 }
 
 /// A delivery to be made.
 #[derive(Debug, Clone)]
 pub(crate) struct Job {
-    /// Index of the target.
+    /// Number of the target. It is not reused.
     pub(crate) index: usize,
     pub(crate) target: Arc<Target>,
     /// Id, which is the same over retries.
@@ -72,6 +76,8 @@ pub(crate) enum Delivery {
     },
     /// Not delivered; no retry.
     Failed(String),
+    /// The target no longer exists, and is removed.
+    Gone(String),
 }
 
 /// Outcomes of a target's deliveries since the start.
@@ -140,6 +146,7 @@ struct DigestPlan {
 }
 
 struct TargetPlan {
+    number: usize,
     target: Arc<Target>,
     waiting: HashMap<QuestionKey, Waiting>,
     by_due: BTreeSet<(Duration, QuestionKey)>,
@@ -156,6 +163,8 @@ struct TargetPlan {
 /// Plans the deliveries of all targets.
 pub(crate) struct Planner {
     targets: Vec<TargetPlan>,
+    /// Number of targets so far.
+    last_target: usize,
     /// Session that each viewer looks at, and the time of the last sign of life.
     viewers: HashMap<u64, (String, Duration)>,
     ids: Ids,
@@ -186,7 +195,27 @@ pub(crate) struct Now {
 impl Planner {
     /// Creates a planner. `prefix` must be unique among all launches.
     pub(crate) fn new(targets: Vec<Arc<Target>>, prefix: String) -> Self {
-        let plan = |target| TargetPlan {
+        let mut planner = Planner {
+            targets: Vec::new(),
+            last_target: 0,
+            viewers: HashMap::new(),
+            ids: Ids { prefix, last: 0 },
+            has_changed: false,
+        };
+        for target in targets {
+            planner.add_target(target);
+        }
+        planner
+    }
+
+    /// Adds a target, or replaces the one with the same name without losing its plans.
+    pub(crate) fn add_target(&mut self, target: Arc<Target>) {
+        if let Some(plan) = self.targets.iter_mut().find(|plan| plan.target.name == target.name) {
+            plan.target = target;
+            return;
+        }
+        self.targets.push(TargetPlan {
+            number: self.last_target,
             target,
             waiting: HashMap::new(),
             by_due: BTreeSet::new(),
@@ -197,13 +226,28 @@ impl Planner {
             recent: VecDeque::new(),
             paused_until: Duration::ZERO,
             outcomes: Outcomes::default(),
-        };
-        Planner {
-            targets: targets.into_iter().map(plan).collect(),
-            viewers: HashMap::new(),
-            ids: Ids { prefix, last: 0 },
-            has_changed: false,
-        }
+        });
+        self.last_target += 1;
+    }
+
+    /// Removes a target with everything that waits for it.
+    pub(crate) fn remove_target(&mut self, name: &str) {
+        self.targets.retain(|plan| plan.target.name != name);
+        self.has_changed = true;
+    }
+
+    /// Returns whether there is a target with this name that takes results.
+    pub(crate) fn takes_results_at(&self, target: &str) -> bool {
+        self.targets.iter().any(|plan| plan.target.name == target && plan.target.takes_results())
+    }
+
+    /// Queues the result of a prompt for a target. Returns `false` if there is no such target, or it takes no results.
+    pub(crate) fn send_result(&mut self, target: &str, result: Arc<Value>, now: Now) -> bool {
+        let found = self.targets.iter_mut().find(|plan| plan.target.name == target);
+        let Some(plan) = found.filter(|plan| plan.target.takes_results()) else { return false };
+        plan.push(Work::Result(result), now.monotonic, now, &mut self.ids);
+        self.has_changed = true;
+        true
     }
 
     /// Returns the time until which a viewer looks at a session, if there is one.
@@ -241,7 +285,7 @@ impl Planner {
         let is_looked_at = Planner::looked_at_until(&self.viewers, &notice.session)
             .is_some_and(|until| until > now.monotonic);
         for plan in &mut self.targets {
-            if !plan.target.events.contains(&notice.kind) {
+            if !plan.target.events.contains(&notice.kind) || !plan.target.may_see(event) {
                 continue;
             }
             if let SessionEventKind::TurnEnded { duration, .. } = &event.kind
@@ -264,7 +308,8 @@ impl Planner {
     pub(crate) fn poll(&mut self, now: Now) -> Vec<Job> {
         let mut jobs = Vec::new();
         self.viewers.retain(|_, (_, sign)| *sign + LOOKING > now.monotonic);
-        for (index, plan) in self.targets.iter_mut().enumerate() {
+        for plan in &mut self.targets {
+            let index = plan.number;
             self.has_changed |= plan.advance(&self.viewers, now, &mut self.ids);
             if let Some(item) = plan.next_item(now.monotonic) {
                 let (id, work) = (item.id.clone(), item.work.clone());
@@ -283,7 +328,12 @@ impl Planner {
 
     /// Takes the result of a delivery.
     pub(crate) fn complete(&mut self, index: usize, delivery: &Delivery, now: Now) {
-        if let Some(plan) = self.targets.get_mut(index) {
+        if matches!(delivery, Delivery::Gone(_)) {
+            self.targets.retain(|plan| plan.number != index);
+            self.has_changed = true;
+        }
+        // The target may have been removed meanwhile.
+        if let Some(plan) = self.targets.iter_mut().find(|plan| plan.number == index) {
             plan.complete(delivery, now);
             self.has_changed = true;
         }
@@ -317,6 +367,9 @@ impl Planner {
                     Work::Notice(notice) if notice.question.is_none() => {
                         Some(json!({"id": item.id, "notice": **notice, "made": item.made}))
                     }
+                    Work::Result(result) => {
+                        Some(json!({"id": item.id, "result": shortened(result), "made": item.made}))
+                    }
                     _ => None,
                 })
                 .collect();
@@ -347,10 +400,14 @@ impl Planner {
             for queued in list("queued").into_iter().take(MAX_QUEUE) {
                 let made = queued["made"].as_i64().unwrap_or_default();
                 let is_recent = now.wall.saturating_sub(made) < MAX_AGE;
-                if let Ok(notice) = serde_json::from_value::<Notice>(queued["notice"].clone())
-                    && is_recent
-                {
-                    plan.push(Work::Notice(Arc::new(notice)), now.monotonic, now, &mut self.ids);
+                let notice = serde_json::from_value::<Notice>(queued["notice"].clone());
+                let work = match (notice, &queued["result"]) {
+                    (Ok(notice), _) => Some(Work::Notice(Arc::new(notice))),
+                    (Err(_), result @ Value::Object(_)) => Some(Work::Result(Arc::new(result.clone()))),
+                    _ => None,
+                };
+                if let Some(work) = work.filter(|_| is_recent) {
+                    plan.push(work, now.monotonic, now, &mut self.ids);
                     if let (Some(item), Some(id)) = (plan.queue.back_mut(), queued["id"].as_str()) {
                         id.clone_into(&mut item.id);
                     }
@@ -535,8 +592,10 @@ impl TargetPlan {
         let find = |is_it: &dyn Fn(&Notice) -> bool| {
             self.queue.iter().position(|item| matches!(&item.work, Work::Notice(notice) if is_it(notice)))
         };
+        let result = || self.queue.iter().position(|item| matches!(item.work, Work::Result(_)));
         let oldest = find(&|notice| notice.kind == EventKind::Done)
-            .or_else(|| find(&|notice| notice.question.is_none()));
+            .or_else(|| find(&|notice| notice.question.is_none()))
+            .or_else(result);
         if let Some(oldest) = oldest {
             self.queue.remove(oldest);
             self.outcomes.dropped += 1;
@@ -562,7 +621,7 @@ impl TargetPlan {
 
     fn complete(&mut self, delivery: &Delivery, now: Now) {
         let Some(mut item) = self.in_flight.take() else { return };
-        let is_notice = matches!(item.work, Work::Notice(_) | Work::Digest(_));
+        let is_notice = matches!(item.work, Work::Notice(_) | Work::Digest(_) | Work::Result(_));
         let key = item.question();
         match delivery {
             Delivery::Sent => {
@@ -595,7 +654,7 @@ impl TargetPlan {
                     }
                 }
             }
-            Delivery::Failed(reason) => {
+            Delivery::Failed(reason) | Delivery::Gone(reason) => {
                 self.outcomes.last_failure = Some((reason.clone(), now.wall));
                 self.outcomes.failed += 1;
                 self.forget_unsent(key.as_ref());
@@ -611,6 +670,18 @@ impl TargetPlan {
             self.open.remove(key);
         }
     }
+}
+
+/// Returns a result for the state of a restart: its text may be long.
+fn shortened(result: &Value) -> Value {
+    let mut result = result.clone();
+    if let Some(Value::String(text)) = result.get_mut("text")
+        && let Some((end, _)) = text.char_indices().nth(MAX_KEPT_TEXT)
+    {
+        text.truncate(end);
+        result["text_cut"] = true.into();
+    }
+    result
 }
 
 #[cfg(test)]

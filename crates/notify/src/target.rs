@@ -2,9 +2,13 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Uri;
+use switchboard_hub::SessionEvent;
+
+use crate::push::Subscription;
 
 /// A text that is never displayed.
 #[derive(Clone, PartialEq, Eq)]
@@ -146,6 +150,8 @@ pub enum Endpoint {
     Command(Vec<String>),
     /// The desktop, by `notify-send`.
     Desktop,
+    /// A browser, by its push service.
+    WebPush(Box<Subscription>),
 }
 
 impl Endpoint {
@@ -167,14 +173,6 @@ impl Endpoint {
             return Err(format!("the token would be sent to {host} unencrypted; use https://"));
         }
         Ok(Endpoint::Ntfy { server, topic: Secret::new(topic), token })
-    }
-
-    pub(crate) fn addresses(&self) -> Option<&Address> {
-        match self {
-            Endpoint::Ntfy { server, .. } => Some(server),
-            Endpoint::Webhook { url, .. } => Some(url),
-            Endpoint::Command(_) | Endpoint::Desktop => None,
-        }
     }
 }
 
@@ -234,6 +232,17 @@ impl Address {
     }
 }
 
+/// Token to whose sessions a target is limited.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Viewer {
+    /// Name of the token.
+    pub name: String,
+    /// Creation time of the token in Unix milliseconds.
+    pub made: i64,
+    /// True if it sees every session.
+    pub sees_all: bool,
+}
+
 /// A target of notifications.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -253,6 +262,8 @@ pub struct Target {
     /// True if questions can be answered from the notification. Only options that hold once are offered, and only for
     /// questions that are shown completely, so it needs [`Content::Full`].
     pub can_answer: bool,
+    /// Token to whose sessions the target is limited; `None` for all sessions.
+    pub viewer: Option<Viewer>,
 }
 
 impl Target {
@@ -266,13 +277,27 @@ impl Target {
             after: Duration::from_secs(10),
             min_turn: Duration::from_secs(60),
             can_answer: false,
+            viewer: None,
         }
+    }
+
+    /// Returns whether the result of a prompt can be sent to this target.
+    pub fn takes_results(&self) -> bool {
+        matches!(&self.endpoint, Endpoint::Webhook { format: WebhookFormat::Standard { .. }, .. })
+    }
+
+    /// Returns whether an event is about a session that the target may know.
+    pub(crate) fn may_see(&self, event: &SessionEvent) -> bool {
+        self.viewer.as_ref().is_none_or(|viewer| {
+            let is_viewer = |(name, made): &(Arc<str>, i64)| **name == *viewer.name && *made == viewer.made;
+            viewer.sees_all || event.shared_with.iter().any(is_viewer)
+        })
     }
 
     /// Returns whether a notification that was sent can be withdrawn.
     pub(crate) fn can_withdraw(&self) -> bool {
         match &self.endpoint {
-            Endpoint::Ntfy { .. } | Endpoint::Command(_) => true,
+            Endpoint::Ntfy { .. } | Endpoint::Command(_) | Endpoint::WebPush(_) => true,
             Endpoint::Webhook { format, .. } => matches!(format, WebhookFormat::Standard { .. }),
             Endpoint::Desktop => false,
         }

@@ -8,6 +8,7 @@
 //! - [`FaultProxy`] is an unreliable network between a client and a server, [`Gate`] one that can be
 //!   interrupted.
 //! - `Collector` (feature `collector`) is an OpenTelemetry collector.
+//! - [`PushBrowser`] reads what a browser that is subscribed to Web Push would.
 //! - [`NatsServer`] is a real NATS server for a test.
 //! - [`code_blocks`] and [`links`] extract code and links from documentation.
 //! - [`Contest`] times contenders side by side and prints their ratios.
@@ -30,6 +31,7 @@ mod modules;
 mod mounts;
 mod nats;
 mod pages;
+mod push;
 mod recordings;
 mod stream;
 pub mod transcript;
@@ -43,5 +45,6 @@ pub use modules::assert_every_file_is_a_module;
 pub use mounts::{Mount, run_on_mount};
 pub use nats::NatsServer;
 pub use pages::{CodeBlock, code_blocks, links};
+pub use push::PushBrowser;
 pub use recordings::{Recorded, Recording, recordings};
 pub use stream::{TagPlace, stream};

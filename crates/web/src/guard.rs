@@ -38,6 +38,9 @@ pub(crate) const KNOWN: &str = "/in/known";
 /// Path of the tabs' WebSocket.
 pub(crate) const SOCKET: &str = "/in/socket";
 
+/// Path of the service worker. Its scope is everything below its folder.
+pub(crate) const SERVICE_WORKER: &str = "/sw.js";
+
 /// WebSocket subprotocol of the tabs. The browser also offers its half of the key as a subprotocol.
 pub(crate) const PROTOCOL: &str = "switchboard";
 const PROTOCOL_KEY: &str = "key-";
@@ -106,7 +109,8 @@ impl InvalidCode {
 
 /// Content security policy: only resources of this origin, no inline scripts or styles, no frames, no form targets.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
-    media-src data:; connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+    media-src data:; connect-src 'self'; manifest-src 'self'; \
+    worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 const HEADERS: [(HeaderName, &str); 7] = [
     (header::CONTENT_SECURITY_POLICY, POLICY),
@@ -305,6 +309,7 @@ fn is_public(path: &str, method: &Method) -> bool {
         && (path == "/"
             || path.starts_with("/r/")
             || path.starts_with("/assets/")
+            || path == SERVICE_WORKER
             || (cfg!(debug_assertions) && path == "/design"))
 }
 
@@ -314,6 +319,7 @@ pub(crate) async fn check(State(guard): State<Guard>, mut request: Request, next
         Err(reason) => (StatusCode::FORBIDDEN, reason).into_response(),
         Ok(signed_in) => {
             if let Some(signed_in) = signed_in {
+                request.extensions_mut().insert(signed_in.0.clone());
                 request.extensions_mut().insert(signed_in);
             }
             next.run(request).await

@@ -226,7 +226,13 @@ impl Page {
 
     /// Returns the router for `/` and everything below it.
     pub fn router(&self) -> Router {
-        pages::router(Arc::clone(&self.app), self.identify.clone())
+        self.router_with(Router::new())
+    }
+
+    /// Returns the router with further routes below `/in/`, for browsers that are signed in. Their handlers get the user
+    /// as the extension [`Identity`]; whether the token was revoked meanwhile is not checked.
+    pub fn router_with(&self, routes: Router) -> Router {
+        pages::router(Arc::clone(&self.app), self.identify.clone(), routes)
     }
 
     /// Returns a factory of links to a path of the page. Each link signs in one browser as the given user.

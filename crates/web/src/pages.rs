@@ -27,7 +27,7 @@ const STYLE: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// Assets of the page: path, content type and content.
-const ASSETS: [(&str, &str, &str); 26] = [
+const ASSETS: [(&str, &str, &str); 30] = [
     ("/assets/tokens.css", STYLE, include_str!("assets/tokens.css")),
     ("/assets/page.css", STYLE, include_str!("assets/page.css")),
     ("/assets/entries.css", STYLE, include_str!("assets/entries.css")),
@@ -50,6 +50,10 @@ const ASSETS: [(&str, &str, &str); 26] = [
     ("/assets/waiting.js", SCRIPT, include_str!("assets/waiting.js")),
     ("/assets/sidebar.js", SCRIPT, include_str!("assets/sidebar.js")),
     ("/assets/find.js", SCRIPT, include_str!("assets/find.js")),
+    ("/assets/push.js", SCRIPT, include_str!("assets/push.js")),
+    ("/assets/signed-in.js", SCRIPT, include_str!("assets/signed-in.js")),
+    ("/assets/local-clients.js", SCRIPT, include_str!("assets/local-clients.js")),
+    (guard::SERVICE_WORKER, SCRIPT, include_str!("assets/sw.js")),
     ("/assets/palette.js", SCRIPT, include_str!("assets/palette.js")),
     (
         "/assets/switchboard.webmanifest",
@@ -60,15 +64,17 @@ const ASSETS: [(&str, &str, &str); 26] = [
     ("/assets/icon.svg", "image/svg+xml", include_str!("assets/icon.svg")),
 ];
 
-/// Icons for the home screens of phones, which take no SVG: path and content.
-const ICONS: [(&str, &[u8]); 2] = [
+/// Icons for phones, which do not install pages with other formats.
+const ICONS: [(&str, &[u8]); 4] = [
     ("/assets/icon-180.png", include_bytes!("assets/icon-180.png")),
+    ("/assets/icon-192.png", include_bytes!("assets/icon-192.png")),
     ("/assets/icon-512.png", include_bytes!("assets/icon-512.png")),
+    ("/assets/icon-maskable-512.png", include_bytes!("assets/icon-maskable-512.png")),
 ];
 
 /// Returns the router of the page. The page and its assets are public and contain no session data, which uses only
-/// the WebSocket.
-pub(crate) fn router(app: Arc<App>, identify: Option<Identify>) -> Router {
+/// the WebSocket. `routes` are further ones for browsers that are signed in.
+pub(crate) fn router(app: Arc<App>, identify: Option<Identify>, routes: Router) -> Router {
     let guard = app.guard.clone();
     let mut router = Router::new()
         .route("/", get(page))
@@ -94,8 +100,9 @@ pub(crate) fn router(app: Arc<App>, identify: Option<Identify>) -> Router {
     }
     router
         .fallback(|| async { (StatusCode::NOT_FOUND, "There is nothing here.\n") })
-        .layer(from_fn_with_state(guard, guard::check))
         .with_state(app)
+        .merge(routes)
+        .layer(from_fn_with_state(guard, guard::check))
 }
 
 async fn enter(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
@@ -147,7 +154,7 @@ fn shell(is_hub: bool) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
-            (head("Switchboard", &[], &["/assets/theme.js", "/assets/page.js"]))
+            (head("Switchboard", &[], scripts(is_hub)))
             body data-hub[is_hub] {
                 (render::sprite())
                 (door(is_hub))
@@ -176,6 +183,13 @@ fn shell(is_hub: bool) -> Markup {
             }
         }
     }
+}
+
+/// Returns the scripts of the page. Those of a hub alone do not belong to `switchboard open`.
+fn scripts(is_hub: bool) -> &'static [&'static str] {
+    const ALL: [&str; 4] =
+        ["/assets/theme.js", "/assets/page.js", "/assets/push.js", "/assets/local-clients.js"];
+    if is_hub { &ALL } else { &ALL[..2] }
 }
 
 fn head(title: &str, more_styles: &[&str], scripts: &[&str]) -> Markup {
@@ -278,6 +292,7 @@ fn sidebar() -> Markup {
                 summary { (icon("settings")) "Settings" }
                 div {
                     button type="button" id="notify" data-action="notify" hidden { "Notify me of questions" }
+                    button type="button" id="push" hidden { "Notify this browser" }
                     button type="button" data-action="notifications" { "Notifications" }
                     button type="button" data-action="choices" { "Choices for always" }
                     button type="button" data-action="link" { "Open in another browser" }

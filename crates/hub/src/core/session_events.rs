@@ -68,7 +68,9 @@ impl<'a> SessionEvents<'a> {
         }
         let title = session.state.as_ref().and_then(SessionState::agent_title).map(str::to_owned);
         let event = SessionEvent::new(id, &session.info.agent, &session.info.folder, kind);
-        self.cx.outbox.push(Output::Event(Box::new(SessionEvent { title, ..event })));
+        let shared_with = session.shared.iter().cloned().collect();
+        let event = SessionEvent { title, shared_with, ..event };
+        self.cx.outbox.push(Output::Event(Box::new(event)));
     }
 
     /// Emits the events of the questions that a record has added, changed or ended. `new` is the offset of a question

@@ -42,7 +42,7 @@ fn notifier(
             result
         })
     });
-    (Notifier::with(vec![target()], deliver, state, Arc::default()), received)
+    (Notifier::with(vec![target()], deliver, state, Arc::default(), None), received)
 }
 
 fn seconds(received: Option<(Duration, Work)>) -> u64 {
@@ -107,7 +107,7 @@ async fn the_state_is_saved_before_the_delivery_and_restored() {
         })
     });
     let state = Some(Arc::clone(&kept) as Arc<dyn StateFile>);
-    let first = Notifier::with(vec![target()], deliver, state, Arc::default());
+    let first = Notifier::with(vec![target()], deliver, state, Arc::default(), None);
     first.event(&died());
     let state = received.recv().await.unwrap();
     assert!(state.unwrap().contains("has ended unexpectedly"));

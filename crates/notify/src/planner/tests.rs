@@ -414,3 +414,74 @@ fn targets_that_cannot_withdraw_are_not_asked_to() {
     assert_eq!(deliver(&mut planner, at(1)), []);
     assert_eq!((outcomes(&planner).suppressed, outcomes(&planner).sent), (1, 0));
 }
+
+#[test]
+fn results_of_prompts_are_delivered_to_their_webhook_and_restored_with_a_short_text() {
+    let mut planner = planner(webhook());
+    let result = Arc::new(json!({"id": "nightly", "text": "x".repeat(10_000)}));
+    assert!(planner.takes_results_at("hook") && !planner.takes_results_at("other"));
+    assert!(!planner.send_result("other", Arc::clone(&result), at(0)));
+    assert!(planner.send_result("hook", Arc::clone(&result), at(0)));
+    assert_eq!(planner.poll(at(0)).len(), 1);
+    planner.complete(0, &retry(None), at(0));
+    let state = planner.state();
+    assert_eq!(deliver(&mut planner, at(2)), [Work::Result(Arc::clone(&result))]);
+    let mut after = self::planner(webhook());
+    after.restore(&state, at(10));
+    let works = deliver(&mut after, at(10));
+    let [Work::Result(restored)] = &works[..] else { panic!("{works:?}") };
+    assert_eq!((restored["id"].as_str(), &restored["text_cut"]), (Some("nightly"), &json!(true)));
+    assert_eq!(restored["text"].as_str().map(str::len), Some(MAX_KEPT_TEXT));
+    // A target that does not respond does not make the queue grow.
+    for _ in 0..3 * MAX_QUEUE {
+        assert!(planner.send_result("hook", Arc::clone(&result), at(20)));
+    }
+    assert!(planner.targets[0].queue.len() <= MAX_QUEUE);
+}
+
+#[test]
+fn only_webhooks_in_the_standard_format_take_results() {
+    let mut planner = planner(Target::new("desktop", Endpoint::Desktop));
+    assert!(!planner.send_result("desktop", Arc::new(json!({})), at(0)));
+}
+
+#[test]
+fn targets_come_and_go_without_effect_on_others() {
+    let mut planner = planner(webhook());
+    let second = Target { name: "two".to_owned(), after: Duration::ZERO, ..webhook() };
+    planner.add_target(Arc::new(second.clone()));
+    planner.event(&died("s"), at(0));
+    let jobs = planner.poll(at(0));
+    assert_eq!(jobs.iter().map(|job| &*job.target.name).collect::<Vec<_>>(), ["hook", "two"]);
+    planner.complete(jobs[1].index, &Delivery::Gone("410".to_owned()), at(0));
+    planner.complete(jobs[0].index, &Delivery::Sent, at(0));
+    assert_eq!(planner.outcomes().iter().map(|(name, _)| &**name).collect::<Vec<_>>(), ["hook"]);
+    // A delivery that ends after its target was replaced counts for no other.
+    planner.add_target(Arc::new(second));
+    planner.complete(jobs[1].index, &Delivery::Sent, at(1));
+    assert_eq!(planner.outcomes()[1].1.sent, 0);
+    planner.remove_target("hook");
+    planner.event(&died("s"), at(2));
+    assert_eq!(planner.poll(at(2)).len(), 1);
+}
+
+#[test]
+fn a_target_of_a_token_gets_only_the_sessions_that_the_token_sees() {
+    use crate::target::Viewer;
+    let viewer = |sees_all| Some(Viewer { name: "anna".to_owned(), made: 7, sees_all });
+    let shared = |name: &str, made| {
+        let mut event = died("s");
+        event.shared_with = vec![(Arc::from(name), made)];
+        event
+    };
+    let mut limited = planner(Target { viewer: viewer(false), ..webhook() });
+    for event in [died("s"), shared("ben", 7), shared("anna", 8)] {
+        limited.event(&event, at(0));
+        assert!(limited.poll(at(0)).is_empty(), "{event:?}");
+    }
+    limited.event(&shared("anna", 7), at(0));
+    assert_eq!(limited.poll(at(0)).len(), 1);
+    let mut all = planner(Target { viewer: viewer(true), ..webhook() });
+    all.event(&died("s"), at(0));
+    assert_eq!(all.poll(at(0)).len(), 1);
+}

@@ -27,17 +27,24 @@ pub(super) fn with_qr(link: &str, has_qr: bool) -> String {
 
 /// Prints a new link for every entered line, and a code to type for a line with `c`, if there is a terminal. Returns
 /// whether there is one: other input may be meant for another program.
-pub(super) fn on_enter(links: Links, print: fn(&str), has_qr: bool) -> bool {
+///
+/// `answer` gets each line first, and returns whether it was an answer to something else.
+pub(super) fn on_enter(
+    links: Links,
+    print: fn(&str),
+    has_qr: bool,
+    answer: impl Fn(&str) -> bool + Send + 'static,
+) -> bool {
     let has_terminal = std::io::stdin().is_terminal();
     // The thread ends with the program: a blocking read of a key cannot be interrupted.
     has_terminal
         && std::thread::Builder::new()
             .name("enter".to_owned())
-            .spawn(move || print_more(&links, print, has_qr))
+            .spawn(move || print_more(&links, print, has_qr, &answer))
             .is_ok()
 }
 
-fn print_more(links: &Links, print: fn(&str), has_qr: bool) {
+fn print_more(links: &Links, print: fn(&str), has_qr: bool, answer: &dyn Fn(&str) -> bool) {
     let mut line = String::new();
     loop {
         let stdin = std::io::stdin();
@@ -53,6 +60,9 @@ fn print_more(links: &Links, print: fn(&str), has_qr: bool) {
         // Limits the length of the line.
         if !matches!(stdin.lock().take(1024).read_line(&mut line), Ok(length) if length > 0) {
             return;
+        }
+        if answer(line.trim()) {
+            continue;
         }
         let made = match line.trim() {
             "c" => links

@@ -10,7 +10,7 @@ use axum::response::IntoResponse as _;
 use axum::routing::post;
 use switchboard_acp::Moment;
 use switchboard_hub::{AnswerResult, Hub, Listener, SessionEvent};
-use switchboard_notify::{InvalidAnswer, Notifier, NotifierOptions, Outcomes, StateFile};
+use switchboard_notify::{Gone, InvalidAnswer, Notifier, NotifierOptions, Outcomes, StateFile, Target};
 use switchboard_store::{Channel, Store};
 use switchboard_web::Notifications;
 
@@ -37,15 +37,24 @@ impl StateFile for StoredState {
     }
 }
 
-/// Starts the notifications of a hub; `None` if there are no targets. `origin` is that of links to sessions.
-pub(crate) fn start(settings: &NotifySettings, store: &Store, origin: &str) -> Option<Notifier> {
-    if settings.targets.is_empty() {
-        return None;
-    }
-    let mut options = NotifierOptions::new(settings.targets.clone(), origin);
+/// Starts the notifications of a hub. `origin` is that of links to sessions.
+pub(crate) fn start(settings: &NotifySettings, store: &Store, origin: &str) -> Notifier {
+    start_with(settings, store, origin, &[], None)
+}
+
+/// The same with further targets, and a function that gets the names of those that no longer exist.
+pub(crate) fn start_with(
+    settings: &NotifySettings,
+    store: &Store,
+    origin: &str,
+    more: &[Target],
+    gone: Option<Gone>,
+) -> Notifier {
+    let mut options = NotifierOptions::new([&settings.targets[..], more].concat(), origin);
+    options.gone = gone;
     options.state = Some(Arc::new(StoredState(store.clone())));
     options.hidden_variables = hidden_variables(settings);
-    Some(Notifier::start(options))
+    Notifier::start(options)
 }
 
 /// Returns the environment variables that commands do not get.
@@ -151,9 +160,12 @@ pub(crate) fn in_words(outcomes: &Outcomes, now: Moment) -> String {
     words
 }
 
-/// Returns the outcomes in the Prometheus text format.
+/// Returns the outcomes in the Prometheus text format. Without targets there are none.
 pub(crate) fn metrics(notifier: &Notifier) -> String {
     let outcomes = notifier.outcomes();
+    if outcomes.is_empty() {
+        return String::new();
+    }
     let mut text = String::from(
         "# HELP switchboard_notifications_total Notifications by target and outcome.\n\
          # TYPE switchboard_notifications_total counter\n",

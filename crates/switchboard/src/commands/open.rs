@@ -235,7 +235,8 @@ async fn serve(arguments: &Arguments, opening: WebOptions) -> Result<Outcome, Co
         .collect::<Result<Vec<_>, _>>()?;
     let cards = cards(&agents);
     let who = local_user();
-    let notifier = notifications::start(&notify, &store, &format!("http://127.0.0.1:{port}"));
+    let notifier = (!notify.targets.is_empty())
+        .then(|| notifications::start(&notify, &store, &format!("http://127.0.0.1:{port}")));
     let hub = Hub::start(HubOptions {
         // Runs as long as this command.
         idle: Duration::MAX,
@@ -262,7 +263,7 @@ async fn serve(arguments: &Arguments, opening: WebOptions) -> Result<Outcome, Co
     let viewer = page.viewer(who).await;
     let mut stops = Stops::listen(None)?;
     println!("{}", links.fresh().map_err(cannot)?);
-    let more = if more_links::on_enter(links.clone(), |made| println!("{made}"), false) {
+    let more = if more_links::on_enter(links.clone(), |made| println!("{made}"), false, |_| false) {
         "Enter prints another, "
     } else {
         ""

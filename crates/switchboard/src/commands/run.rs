@@ -5,6 +5,7 @@ mod entry_text;
 mod form;
 mod halt;
 pub(super) mod login;
+mod on_hub;
 mod pane;
 mod permissions;
 mod questions;
@@ -21,6 +22,7 @@ use switchboard_policy::Policy;
 use switchboard_store::About;
 use switchboard_transport::Program;
 
+use self::on_hub::HubArguments;
 use crate::configuration::chosen_program;
 use crate::handshake::HandshakeArgument;
 use crate::outcome::{CommandError, Outcome};
@@ -36,6 +38,9 @@ use crate::units::parse_time;
 /// Without a prompt, it is read from standard input or --file. The agent `demo` is built in. Exit codes: 0
 /// the agent finished, 1 it failed, 2 invalid usage, 3 timeout, 4 no session, 5 a permission was denied, 6 the
 /// sandbox could not be made, 130 interrupted, or 128 plus another signal's number.
+///
+/// With --on, the prompt runs on a hub (`switchboard serve`), with the same output and exit codes. The session
+/// stays there when this command ends.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Name of a configured or known agent (see `switchboard agents`); the prompt if a command line is given
@@ -57,6 +62,9 @@ pub(crate) struct Arguments {
     /// Working directory of the session, instead of the current one
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
+
+    #[command(flatten)]
+    hub: HubArguments,
 
     /// Output format: text for people, json for every update of every session on a line, quiet for the last
     /// message only
@@ -131,7 +139,11 @@ fn parse_setting(text: &str) -> Result<(String, String), String> {
 const MAX_PROMPT: u64 = 16 * 1024 * 1024;
 
 pub(crate) fn run(arguments: Arguments) -> Result<Outcome, CommandError> {
-    let cwd = working_directory(arguments.cwd.as_ref())?;
+    let is_on_hub = arguments.hub.on.is_some();
+    let cwd = match is_on_hub {
+        true => on_hub::working_directory(arguments.cwd.as_ref())?,
+        false => working_directory(arguments.cwd.as_ref())?,
+    };
     let (program, argument) = program(&arguments, &cwd)?;
     let prompt = prompt(&arguments, argument)?;
     let rules = match (arguments.approve_all, arguments.approve_reads, arguments.deny_all) {
@@ -146,7 +158,15 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, CommandError> {
         store: arguments.record.store().cloned(),
         ..SandboxContext::default()
     };
-    let program = arguments.sandbox.confine(program, configured, &rules, &context)?;
+    // On a hub, the agent is confined by the hub, and the folder is one of its machine.
+    let program = match is_on_hub {
+        true => program,
+        false => arguments
+            .sandbox
+            .confine(program, configured, &rules, &context)?
+            .working_directory(&cwd)
+            .roots(vec![cwd.clone()]),
+    };
     let about = About {
         agent: configured.map(str::to_owned),
         client: Some("switchboard run".to_owned()),
@@ -154,12 +174,13 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, CommandError> {
         title: None,
     };
     let task = conversation::Task {
-        program: program.working_directory(&cwd).roots(vec![cwd.clone()]),
+        program,
         cwd: cwd.display().to_string(),
         recording: arguments.record.begin(&about, arguments.telemetry.begin_below()?)?,
         sessions: vec![vec![vec![v2::ContentBlock::text(prompt)]]],
         format: arguments.format,
         rules,
+        leaves_questions: arguments.hub.leave_questions,
         answers: None,
         timeout: arguments.timeout,
         handshake_timeout: arguments.handshake.handshake_timeout,
@@ -194,7 +215,11 @@ fn program(arguments: &Arguments, cwd: &std::path::Path) -> Result<(Program, Opt
                 .hint("only the prompt may precede `-- CMD`"));
         }
     };
-    Ok((chosen_program(cwd, name.as_deref(), command)?, prompt.clone()))
+    let program = match &arguments.hub.on {
+        Some(hub) => arguments.hub.program(hub, name.as_deref())?,
+        None => chosen_program(cwd, name.as_deref(), command)?,
+    };
+    Ok((program, prompt.clone()))
 }
 
 fn prompt(arguments: &Arguments, argument: Option<String>) -> Result<String, CommandError> {

@@ -2,7 +2,10 @@
 
 mod cross_origin;
 mod gate;
+mod local_clients;
 mod logging;
+mod prompts;
+mod push;
 mod tickets;
 
 use std::io::{IsTerminal, Write};
@@ -27,7 +30,11 @@ use tokio::signal::unix::{SignalKind, signal};
 pub(crate) use self::cross_origin::parse_origin;
 use self::gate::Gate;
 pub(crate) use self::gate::LAUNCH;
+use self::local_clients::{Doorkeeper, FixedClient, LocalPorts};
 use self::logging::{LogFormat, Logger};
+use self::prompts::PromptService;
+use self::push::PushBook;
+pub(crate) use self::push::parse_service;
 use super::log_place::{CREDENTIALS, LogArguments, LogPlace};
 use super::more_links;
 use super::notifications::{self, Observer, PageNotifications};
@@ -103,6 +110,19 @@ pub(crate) struct Arguments {
     /// Let pages of this origin connect, with a ticket or a token for it, such as http://localhost:2718
     #[arg(long = "origin", value_name = "URL", value_parser = cross_origin::parse_origin)]
     listed: Vec<String>,
+
+    /// Serve clients in pages that can send no credential, at the ports of this machine that they expect. Each
+    /// origin must be listed with --origin, and is let in on the terminal or in the page
+    #[arg(long = "for", value_enum, value_name = "CLIENT")]
+    fixed: Option<FixedClient>,
+
+    /// Let processes of other users of this machine connect to the ports of --for
+    #[arg(long, requires = "fixed")]
+    trust_local: bool,
+
+    /// Port of an agent for --for, instead of the usual ones, as AGENT=PORT
+    #[arg(long, hide = true, requires = "fixed", value_parser = local_clients::parse_port)]
+    fixed_port: Vec<(String, u16)>,
 
     /// Public name of a TLS proxy in front of this hub
     #[arg(long, value_name = "NAME", conflicts_with = "tls_cert")]
@@ -329,10 +349,12 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
             .hint("use any free port: --listen 127.0.0.1:0")
     })?;
     let address = listener.local_addr().map_err(failed)?;
+    let local = local_ports(arguments, &settings.origins, &agents, &logger).await?;
+    let bound = local.bound.iter().filter_map(|(_, listener)| listener.local_addr().ok());
     let context = SandboxContext {
         folder: folder.clone(),
         store: Some(store.path().to_owned()),
-        ports: vec![address.port()],
+        ports: std::iter::once(address).chain(bound).map(|address| address.port()).collect(),
     };
     let agents = agents
         .into_iter()
@@ -364,6 +386,7 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
     }
     let tell = logger.clone();
     let roots = settings.roots;
+    let prompt_roots = roots.clone();
     // A new session is here, or below the first root.
     let folder = match folder.to_str().map(|folder| roots.resolve(folder)) {
         Some(Err(Refused { roots, .. })) => roots.first().map_or(folder, PathBuf::from),
@@ -371,11 +394,19 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
     };
     let public = links_first(origins.clone(), has_public).swap_remove(0);
     let info = HubInfo { address: public.clone(), roots: roots.names() };
-    let notifier = notifications::start(&notify, &store, &info.address);
-    if notifier.is_some() {
+    let push = PushBook::open(store.clone(), settings.push_services, logger.clone());
+    let notifier = notifications::start_with(&notify, &store, &info.address, &push.targets(), {
+        let push = Arc::clone(&push);
+        Some(Arc::new(move |target: &str| {
+            let (push, target) = (Arc::clone(&push), target.to_owned());
+            // The store blocks.
+            drop(tokio::task::spawn_blocking(move || push.gone(&target)));
+        }))
+    });
+    if !notify.targets.is_empty() {
         logger.say(&notifications::announced(&notify));
     }
-    let observer = Observer { telemetry: telemetry.clone(), notifier: notifier.clone() };
+    let observer = Observer { telemetry: telemetry.clone(), notifier: Some(notifier.clone()) };
     let folders: Folders = Box::new(move |folder| {
         roots.resolve(folder).map_err(|Refused { reason, roots }| FolderRefusal { reason, roots })
     });
@@ -395,7 +426,7 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
         handshake_timeout: arguments.handshake.handshake_timeout,
         report: Arc::new(move |what| tell.say(what)),
         reports_standard_error: true,
-        local_names: vec![gate.launch_name()],
+        local_names: vec![gate.launch_name(), local_clients::MARIMO.into()],
         policy: Some(Box::new(HubRules::new(rules.clone()))),
         listener: observer.boxed(),
         info,
@@ -417,20 +448,29 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
         rules: Some(Box::new(rules)),
         handshake_hint: handshake::HINT.to_owned(),
         agents: cards,
-        notifications: notifier.clone().map(|notifier| Arc::new(PageNotifications(notifier)) as _),
-        ..PageOptions::new(store, hub.clone(), folder, address.port())
+        notifications: Some(Arc::new(PageNotifications(notifier.clone()))),
+        ..PageOptions::new(store.clone(), hub.clone(), folder, address.port())
     });
     let links = page.links("/", gate.launch_identity());
-    let mut router = acp.merge(operators(&gate, &hub, notifier.as_ref())).merge(page.router());
-    if let Some(notifier) = &notifier {
-        router = router.merge(notifications::answer_route(&hub, notifier));
+    let prompts = (store, logger.clone());
+    let prompts = PromptService::new(&gate, &hub, &notifier, prompts, prompt_roots, &public);
+    let prompts = prompts::routes(prompts.map_err(store_file::store_error)?);
+    let door = arguments.fixed.map(|_| Arc::new(Doorkeeper::default()));
+    if let Some(door) = &door {
+        local.serve(&gate, &hub, door, &logger).map_err(failed)?;
     }
+    let routes = local_clients::route(door.as_ref(), &hub).merge(push::route(&push, &notifier, &hub));
+    let pages = page.router_with(routes);
+    tokio::spawn(push.follow_tokens(notifier.clone(), hub.clone()));
+    let router = acp.merge(operators(&gate, &hub, &notifier)).merge(pages).merge(prompts);
+    let router = router.merge(notifications::answer_route(&hub, &notifier));
     let scheme = if tls.is_some() { "https" } else { "http" };
     writeln!(std::io::stdout(), "listening on {scheme}://{address}").map_err(write_error)?;
     std::io::stdout().flush().map_err(write_error)?;
     if std::io::stderr().is_terminal() {
         let link = more_links::with_qr(&links.fresh().map_err(failed)?, !arguments.no_qr);
-        let more = more_links::on_enter(links, |made| eprintln!("{made}"), !arguments.no_qr);
+        let answer = move |line: &str| answer_at_terminal(door.as_deref(), line);
+        let more = more_links::on_enter(links, |made| eprintln!("{made}"), !arguments.no_qr, answer);
         let more = if more { " Enter prints another, c and Enter a code to type." } else { "" };
         eprintln!(
             "{link}\nThis link lets one browser in, once and within a minute.{more} Other clients need a token."
@@ -446,9 +486,7 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
     let end = async {
         hub.end("the hub was ended", GRACE).await;
         connections.shut_down(NOTIFY_TIMEOUT).await;
-        if let Some(notifier) = notifier {
-            notifier.end(WITHDRAW_TIMEOUT).await;
-        }
+        notifier.end(WITHDRAW_TIMEOUT).await;
     };
     if tokio::time::timeout(SHUTDOWN_TIMEOUT, end).await.is_err() {
         logger.say("the shutdown timed out; the next start repairs the logs");
@@ -457,6 +495,52 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
         telemetry.end(LAST_SENDING);
     }
     Ok(Outcome::Fine)
+}
+
+/// Binds the ports for clients with fixed addresses, and says what cannot work.
+async fn local_ports(
+    arguments: &Arguments,
+    origins: &[String],
+    agents: &[(String, Program)],
+    logger: &Logger,
+) -> Result<LocalPorts, CommandError> {
+    let has_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    let none = LocalPorts { bound: Vec::new(), trusts_local: arguments.trust_local, has_terminal };
+    if arguments.fixed.is_none() {
+        return Ok(none);
+    }
+    let origins: Vec<&String> = arguments.listed.iter().chain(origins).collect();
+    if origins.is_empty() {
+        return Err(CommandError::usage("--for marimo needs the origin of its page").hint(
+            "list it with --origin, such as --origin http://localhost:2718, or as hub.origins in config.json",
+        ));
+    }
+    for origin in origins.iter().filter(|origin| origin.starts_with("https://")) {
+        logger
+            .say(&format!("marimo at {origin} cannot connect: it would need TLS at the same host and port"));
+    }
+    let names: Vec<String> = agents.iter().map(|(name, _)| name.clone()).collect();
+    let ports = local_clients::ports(&names, &arguments.fixed_port);
+    if ports.is_empty() {
+        logger
+            .say("marimo can use none of these agents; it knows claude, gemini, codex, opencode and cursor");
+    }
+    Ok(LocalPorts { bound: local_clients::bind(ports, logger).await, ..none })
+}
+
+/// Takes an answer to the oldest question about a local client. Returns `false` for other lines.
+fn answer_at_terminal(door: Option<&Doorkeeper>, line: &str) -> bool {
+    let allow = match line {
+        "y" | "yes" => true,
+        "n" | "no" => false,
+        _ => return false,
+    };
+    let Some(origin) = door.and_then(|door| door.answer(None, allow)) else { return false };
+    eprintln!(
+        "{origin} {}",
+        if allow { "is let in until the hub ends." } else { "is refused until the hub ends." }
+    );
+    true
 }
 
 fn limits(connections: Option<usize>) -> ServerLimits {
@@ -505,8 +589,8 @@ fn write_token(file: &Path, token: &str) -> Result<(), CommandError> {
 }
 
 /// Returns the routes for operators.
-fn operators(gate: &Arc<Gate>, hub: &Hub, notifier: Option<&Notifier>) -> Router {
-    let (gate, hub, notifier) = (Arc::clone(gate), hub.clone(), notifier.cloned());
+fn operators(gate: &Arc<Gate>, hub: &Hub, notifier: &Notifier) -> Router {
+    let (gate, hub, notifier) = (Arc::clone(gate), hub.clone(), notifier.clone());
     Router::new().route("/health", get(async || "ok\n")).route(
         "/metrics",
         get(move |request: Request| async move {
@@ -516,15 +600,15 @@ fn operators(gate: &Arc<Gate>, hub: &Hub, notifier: Option<&Notifier>) -> Router
             if let Err(refusal) = gate.identify(&head, from) {
                 return refusal.into_response();
             }
-            metrics(&hub, notifier.as_ref()).await
+            metrics(&hub, &notifier).await
         }),
     )
 }
 
-async fn metrics(hub: &Hub, notifier: Option<&Notifier>) -> Response {
+async fn metrics(hub: &Hub, notifier: &Notifier) -> Response {
     match hub.metrics().await {
         Some(mut text) => {
-            text.extend(notifier.map(notifications::metrics));
+            text.push_str(&notifications::metrics(notifier));
             ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
         }
         None => StatusCode::SERVICE_UNAVAILABLE.into_response(),

@@ -9,7 +9,7 @@ use switchboard_store::Role;
 use super::notify::NotifySettings;
 use super::own_configuration;
 use super::roots::Roots;
-use crate::commands::serve::parse_origin;
+use crate::commands::serve::{parse_origin, parse_service};
 use crate::outcome::CommandError;
 use crate::units;
 
@@ -33,6 +33,8 @@ pub(crate) struct HubSettings {
     pub(crate) connections: Option<usize>,
     /// Origins of other servers whose pages may connect with a credential.
     pub(crate) origins: Vec<String>,
+    /// Push services of browsers beside the known ones, as origins.
+    pub(crate) push_services: Vec<String>,
     /// The minimum role whose clients may pass MCP servers and options to agents; `None`: no client may.
     pub(crate) agent_options: Option<Role>,
 }
@@ -112,6 +114,7 @@ impl HubSettings {
             warm: WarmAgents::Named(Vec::new()),
             connections: None,
             origins: Vec::new(),
+            push_services: Vec::new(),
             agent_options: Some(Role::Admin),
         };
         let mut problems = Vec::new();
@@ -139,6 +142,12 @@ impl HubSettings {
                     value.as_array().ok_or_else(|| format!("expected a list of origins, found {value}"))?;
                 let origins = list.iter().map(|origin| parse_origin(origin.as_str().unwrap_or_default()));
                 self.origins = origins.collect::<Result<_, _>>()?;
+            }
+            "push_services" => {
+                let list =
+                    value.as_array().ok_or_else(|| format!("expected a list of origins, found {value}"))?;
+                let services = list.iter().map(|service| parse_service(service.as_str().unwrap_or_default()));
+                self.push_services = services.collect::<Result<_, _>>()?;
             }
             "idle" => self.idle = duration(value)?,
             "cancel_timeout" => self.cancel_timeout = duration(value)?,

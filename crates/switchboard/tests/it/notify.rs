@@ -15,22 +15,24 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A request that the server received.
 #[derive(Debug)]
-struct Received {
+pub(crate) struct Received {
     /// Method and path.
-    line: String,
-    headers: String,
-    body: Value,
+    pub(crate) line: String,
+    pub(crate) headers: String,
+    pub(crate) body: Value,
+    /// The body as it was sent.
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// An HTTP server that keeps what it receives. Its thread ends with the process.
-struct Sink {
-    address: SocketAddr,
+pub(crate) struct Sink {
+    pub(crate) address: SocketAddr,
     received: Receiver<Received>,
 }
 
 impl Sink {
     /// Starts a server that responds with a status line.
-    fn start(status: &'static str) -> Self {
+    pub(crate) fn start(status: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let (sender, received) = channel();
@@ -53,11 +55,12 @@ impl Sink {
                 }
                 let mut body = vec![0; length];
                 reader.read_exact(&mut body).unwrap();
-                let body = serde_json::from_slice(&body).unwrap_or_default();
+                let bytes = body;
+                let body = serde_json::from_slice(&bytes).unwrap_or_default();
                 let line = line.trim().trim_end_matches(" HTTP/1.1").to_owned();
                 let answer = format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
                 reader.get_mut().write_all(answer.as_bytes()).unwrap();
-                if sender.send(Received { line, headers, body }).is_err() {
+                if sender.send(Received { line, headers, body, bytes }).is_err() {
                     return;
                 }
             }
@@ -65,12 +68,12 @@ impl Sink {
         Sink { address, received }
     }
 
-    fn next(&self) -> Received {
+    pub(crate) fn next(&self) -> Received {
         self.received.recv_timeout(PATIENCE).expect("no notification arrives")
     }
 
     /// The same, while the clients of this runtime go on.
-    async fn arrival(&self) -> Received {
+    pub(crate) async fn arrival(&self) -> Received {
         let until = Instant::now() + PATIENCE;
         loop {
             if let Ok(received) = self.received.try_recv() {
@@ -81,7 +84,7 @@ impl Sink {
         }
     }
 
-    fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.received.try_recv().is_err()
     }
 
@@ -93,7 +96,7 @@ impl Sink {
     }
 }
 
-fn configure(place: &Place, targets: &[Value]) {
+pub(crate) fn configure(place: &Place, targets: &[Value]) {
     let text = json!({"hub": {"notify": targets}}).to_string();
     place.write("home/.config/switchboard/config.json", &text);
 }

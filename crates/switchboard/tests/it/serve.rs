@@ -1,7 +1,7 @@
 //! `switchboard serve`: sessions that outlive their clients.
 
 mod behind;
-mod browser_clients;
+pub(crate) mod browser_clients;
 mod chaos;
 mod cluster;
 mod damage;
@@ -10,9 +10,13 @@ mod full_disk;
 pub(crate) mod hub;
 mod leaving;
 pub(crate) mod lifecycle;
+mod local_clients;
 mod memory;
 mod nats;
 mod nats_access;
+mod prompts;
+mod push;
+mod run_on;
 mod taken_up;
 
 use std::os::unix::fs::PermissionsExt;

@@ -21,6 +21,7 @@ mod messages;
 mod offers;
 pub(crate) mod opened;
 mod permissions;
+mod phone;
 mod presence;
 mod reading;
 mod readme;

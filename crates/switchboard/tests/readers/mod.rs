@@ -109,6 +109,7 @@ fn replay(lines: &str, live: bool) -> Replayed {
             sessions,
             format: Format::Text,
             rules: Rules::of(Policy::deny_all()),
+            leaves_questions: false,
             answers: Some(answers),
             timeout: None,
             handshake_timeout: options.patience,

@@ -95,11 +95,36 @@ struct Server<S: Service> {
     bodies: tokio::sync::Semaphore,
 }
 
+impl<S: Service> Server<S> {
+    fn new(service: Arc<S>, limits: ServerLimits) -> Arc<Self> {
+        let bodies = tokio::sync::Semaphore::new(limits.bodies >> 10);
+        Arc::new(Server { service, connections: Connections::new(Arc::new(limits)), bodies })
+    }
+}
+
+/// Creates routes at which one agent is served, such as those that clients with fixed addresses use, and a handle on
+/// their connections.
+pub fn agent_router<S: Service>(
+    service: Arc<S>,
+    limits: ServerLimits,
+    agent: &str,
+    paths: &[&str],
+) -> (Router, Connections<S::Identity>) {
+    let server = Server::new(service, limits);
+    let connections = server.connections.clone();
+    let mut router = Router::new();
+    for path in paths {
+        let (server, agent) = (Arc::clone(&server), agent.to_owned());
+        let answer = move |request: Request| http_requests::answer(server, Some(agent), request);
+        router = router.route(path, any(answer));
+    }
+    (router, connections)
+}
+
 /// Creates the routes `/acp` and `/acp/{agent}`, and a handle on their connections.
 pub fn router<S: Service>(service: Arc<S>, limits: ServerLimits) -> (Router, Connections<S::Identity>) {
-    let bodies = tokio::sync::Semaphore::new(limits.bodies >> 10);
-    let connections = Connections::new(Arc::new(limits));
-    let server = Arc::new(Server { service, connections: connections.clone(), bodies });
+    let server = Server::new(service, limits);
+    let connections = server.connections.clone();
     let named = Arc::clone(&server);
     let router = Router::new()
         .route("/acp", any(move |request: Request| http_requests::answer(server, None, request)))

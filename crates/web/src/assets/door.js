@@ -29,6 +29,11 @@ export function socketProtocols() {
   return ["switchboard", `key-${kept() ?? "none"}`];
 }
 
+// Returns the header with the page's half of the key.
+export function keyHeader() {
+  return { "x-switchboard-key": kept() ?? "none" };
+}
+
 // Resolves to `true`, `false`, or `undefined` if the server cannot be reached.
 export async function isKnown() {
   const key = kept();

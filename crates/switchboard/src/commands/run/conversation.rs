@@ -44,6 +44,8 @@ pub(crate) struct Task {
     pub(crate) format: Format,
     /// Rules that answer permission requests.
     pub(crate) rules: Rules,
+    /// Set if other clients of the hub answer the questions.
+    pub(crate) leaves_questions: bool,
     /// Options to select for the agent's questions, one after the other, instead of the rules.
     pub(crate) answers: Option<VecDeque<Option<String>>>,
     pub(crate) timeout: Option<Duration>,
@@ -193,6 +195,8 @@ pub(super) struct Runner {
     /// Deadline for the agent to stop after a cancellation.
     patience: Option<Instant>,
     pub(super) rules: Rules,
+    /// Set if other clients of the hub answer the questions.
+    leaves_questions: bool,
     /// The folder of the session, which is the project of the rules.
     pub(super) cwd: String,
     /// The recording, where deciders are noted.
@@ -238,6 +242,7 @@ impl Runner {
             stops,
             patience: None,
             rules: task.rules.clone(),
+            leaves_questions: task.leaves_questions,
             cwd: task.cwd.clone(),
             recording: task.recording.take(),
             answers: task.answers.take(),
@@ -542,6 +547,13 @@ impl Runner {
             }
             Event::AuthStatus => self.print_login()?,
             Event::Closed(_) => self.is_closed = true,
+            Event::Permission(question) if self.leaves_questions => {
+                self.view
+                    .note(&format!("waits for an answer: {}", visible_line(&question.request().title)))?;
+            }
+            Event::Elicitation(_) if self.leaves_questions => {
+                self.view.note("waits for data that the agent asks for")?;
+            }
             Event::Permission(question) => self.take_question(question).await?,
             Event::Elicitation(question) => match Form::of(question.request()) {
                 Some(form) if self.can_ask && self.stopping.is_none() && !self.is_input_closed => {

@@ -173,7 +173,7 @@ impl Gate {
     }
 
     /// Refuses a connection and logs it; above the limit, refusals are only counted.
-    fn refuse(&self, from: SocketAddr, refusal: Refusal) -> Refusal {
+    pub(super) fn refuse(&self, from: SocketAddr, refusal: Refusal) -> Refusal {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if told.since.elapsed() >= MINUTE {
             let untold = told.count.saturating_sub(MAX_LOGGED);

@@ -14,20 +14,24 @@ const ORIGIN: &str = "http://localhost:2718";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A WebSocket of a page.
-struct Socket {
+pub(crate) struct Socket {
     stream: TcpStream,
     /// The head of the response.
-    head: String,
+    pub(crate) head: String,
 }
 
 impl Socket {
-    fn open(hub: &Hub, path: &str, headers: &[(&str, &str)]) -> Self {
-        let mut stream = TcpStream::connect(&hub.address).unwrap();
+    pub(crate) fn open(hub: &Hub, path: &str, headers: &[(&str, &str)]) -> Self {
+        Socket::open_at(&hub.address, &hub.address, path, headers)
+    }
+
+    /// The same with another address and name of the server.
+    pub(crate) fn open_at(address: &str, host: &str, path: &str, headers: &[(&str, &str)]) -> Self {
+        let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut head = format!(
-            "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
-             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
-            hub.address
+            "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
         );
         for (name, value) in headers {
             head += &format!("{name}: {value}\r\n");
@@ -42,12 +46,12 @@ impl Socket {
         Socket { stream, head: String::from_utf8(head).unwrap() }
     }
 
-    fn status(&self) -> u16 {
+    pub(crate) fn status(&self) -> u16 {
         self.head.split(' ').nth(1).unwrap().parse().unwrap()
     }
 
     /// Returns the body of a refusal.
-    fn body(mut self) -> String {
+    pub(crate) fn body(mut self) -> String {
         let head = self.head.to_lowercase();
         let length = head.split("content-length: ").nth(1).and_then(|rest| rest.lines().next()).unwrap();
         let mut body = vec![0; length.trim().parse().unwrap()];
@@ -56,7 +60,7 @@ impl Socket {
     }
 
     /// Sends a message in a binary frame with a line end.
-    fn send(&mut self, message: &Value) {
+    pub(crate) fn send(&mut self, message: &Value) {
         let text = format!("{message}\n");
         let mut frame = vec![0x82];
         let length = u16::try_from(text.len()).unwrap();
@@ -74,7 +78,7 @@ impl Socket {
     }
 
     /// Returns the next text.
-    fn receive(&mut self) -> Value {
+    pub(crate) fn receive(&mut self) -> Value {
         let mut text = Vec::new();
         loop {
             let mut start = [0; 2];
@@ -102,7 +106,7 @@ impl Socket {
     }
 
     /// Sends a request and returns the response.
-    fn ask(&mut self, id: i64, method: &str, params: &Value) -> Value {
+    pub(crate) fn ask(&mut self, id: i64, method: &str, params: &Value) -> Value {
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
         loop {
             let message = self.receive();
@@ -112,7 +116,14 @@ impl Socket {
         }
     }
 
-    fn initialize(&mut self) {
+    /// Returns whether the next frame closes the socket with a code.
+    pub(crate) fn is_closed_with(&mut self, code: u16) -> bool {
+        let mut frame = [0; 4];
+        self.stream.read_exact(&mut frame).is_ok()
+            && (frame[0] & 0x0f, u16::from_be_bytes([frame[2], frame[3]])) == (8, code)
+    }
+
+    pub(crate) fn initialize(&mut self) {
         let params = json!({"protocolVersion": 1, "clientCapabilities": {}});
         let answer = self.ask(1, "initialize", &params);
         assert_eq!(answer["result"]["protocolVersion"], 1, "{answer}");
@@ -335,4 +346,37 @@ fn preflights_of_listed_origins_are_answered_without_a_token() {
     let answer = hub.http(&format!("GET /acp HTTP/1.1\nOrigin: {ORIGIN}")).to_lowercase();
     assert!(answer.starts_with("http/1.1 401 "), "{answer}");
     assert!(answer.contains("access-control-allow-origin: http://localhost:2718\r\n"), "{answer}");
+}
+
+#[test]
+fn credentials_in_addresses_are_never_logged() {
+    let place = Place::new();
+    let log = place.home().join("log");
+    let mut command = place.command(&["serve"]);
+    command.stderr(std::fs::File::create(&log).unwrap());
+    command.args(["--listen", "127.0.0.1:0", "--origin", ORIGIN, "--token-file"]);
+    command.arg(place.home().join("token")).arg("--store").arg(place.home().join("hub.sqlite3")).arg("demo");
+    let hub = Hub::of(command, &place);
+    let arguments = ["marimo", "--origin", ORIGIN, "--agent", "demo", "--expires", "12h"];
+    let browser = token(&place, &hub, &arguments);
+    let wish = json!({"agent": "demo", "origin": ORIGIN});
+    let one_time = ticket(&hub, &hub.token, &wish).1["ticket"].as_str().unwrap().to_owned();
+    for (path, origin, status) in [
+        (format!("/acp/demo?token={browser}"), ORIGIN, 101),
+        (format!("/acp/demo?token={browser}"), "http://localhost:2719", 403),
+        (format!("/acp?token={browser}"), ORIGIN, 401),
+        (format!("/acp/demo?token={}", hub.token), ORIGIN, 401),
+        (format!("/acp/demo?ticket={one_time}"), ORIGIN, 101),
+        (format!("/acp/demo?ticket={one_time}"), ORIGIN, 401),
+    ] {
+        assert_eq!(Socket::open(&hub, &path, &[from(origin)]).status(), status, "{path}");
+    }
+    let metrics = hub.http(&format!("GET /metrics HTTP/1.1\nAuthorization: Bearer {}", hub.token));
+    let secrets = [browser, one_time, hub.token.clone()];
+    assert_eq!(hub.end(), Some(0));
+    let log = std::fs::read_to_string(log).unwrap();
+    assert!(log.contains("refused 127.0.0.1: "), "{log}");
+    for secret in secrets {
+        assert!(!log.contains(&secret) && !metrics.contains(&secret), "{log}");
+    }
 }

@@ -63,6 +63,16 @@ impl Hub {
         Some(Hub { child: Some(child), address, token, store })
     }
 
+    /// Starts a command that names its own store, `hub.sqlite3`, and token file, `token`, in the home.
+    pub(crate) fn of(mut command: Command, place: &Place) -> Self {
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("listening on http://").unwrap().to_owned();
+        let token = std::fs::read_to_string(place.home().join("token")).unwrap().trim().to_owned();
+        Hub { child: Some(child), address, token, store: place.home().join("hub.sqlite3") }
+    }
+
     pub(crate) fn store(&self) -> &str {
         self.store.to_str().unwrap()
     }

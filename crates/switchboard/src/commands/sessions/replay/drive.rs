@@ -32,6 +32,7 @@ pub(super) fn run(script: &Script, agent: &Agent<'_>, format: Format) -> Result<
         sessions,
         format,
         rules: Rules::of(Policy::deny_all()),
+        leaves_questions: false,
         answers: Some(answers),
         handshake_timeout: Duration::from_secs(30),
         timeout: None,
