@@ -639,7 +639,7 @@ impl Runner {
         }
         // Those that its sandbox found after its end.
         while let Some(notice) = self.confinement.as_mut().and_then(|notices| notices.try_recv().ok()) {
-            self.tell_confinement(&notice)?;
+            self.print_confinement(&notice)?;
         }
         shown
     }
