@@ -23,7 +23,7 @@ const WORKTREE_PARTS: [&str; 2] = ["commondir", "gitdir"];
 /// Maximum number of configuration files of Git that include each other.
 const MAX_INCLUDES: usize = 20;
 
-/// What a survey is about.
+/// Options of a survey.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct SurveyOptions<'s> {
     /// The rules that close paths; without them, only protected names are searched.
