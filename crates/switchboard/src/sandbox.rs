@@ -291,7 +291,7 @@ impl Confinement for AgentSandbox {
             sender,
         });
         let of_proxy = Arc::clone(&told);
-        let on_denied: OnDenied = Arc::new(move |denied| of_proxy.denied(denied));
+        let on_denied: OnDenied = Arc::new(move |denied| of_proxy.denied(&denied));
         let sandbox = plan.create(Some(on_denied)).map_err(|error| error.to_string())?;
         Ok(Box::new(ConfinedAgent { sandbox, notices: Some(notices), told }))
     }
@@ -331,7 +331,7 @@ impl Told {
     }
 
     /// Tells the first refusal of a host in a turn at once.
-    fn denied(&self, denied: DeniedHost) {
+    fn denied(&self, denied: &DeniedHost) {
         let mut all = self.denied.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= MAX_TOLD && !all.contains_key(&denied.host) {
             return;
@@ -467,7 +467,7 @@ impl OutputReader {
                 let begun = std::time::Instant::now();
                 of_thread.turn_ended();
                 // An agent that ends many turns must not keep this machine busy.
-                std::thread::sleep(begun.elapsed() * COMPARISON_PAUSE);
+                std::thread::park_timeout(begun.elapsed() * COMPARISON_PAUSE);
             }
         };
         std::thread::Builder::new().name("sandbox watch".to_owned()).spawn(compare)?;

@@ -225,24 +225,23 @@ fn standard_streams_that_are_files_cannot_be_opened_again() {
 fn a_killed_switchboard_takes_the_sandbox_along() {
     let place = project();
     let beat = place.work().join("beat");
-    let text = "while :; do echo x >> beat; sleep 0.02; done";
+    let mark = format!("sandbox-kill-{}", std::process::id());
+    let text = format!("while :; do echo x >> beat; sleep 0.02; done # {mark}");
     let mut command = Command::new(env!("CARGO_BIN_EXE_switchboard"));
-    command.args(["sandbox", "run", "--mode", "workspace", "--", "sh", "-c", text]);
+    command.args(["sandbox", "run", "--mode", "workspace", "--", "sh", "-c", &text]);
     command.current_dir(place.work()).env("HOME", place.home());
     command.env_remove("XDG_CONFIG_HOME").env_remove("XDG_DATA_HOME").stdout(Stdio::null());
     let mut process = command.spawn().unwrap();
-    let size = || std::fs::metadata(&beat).map_or(0, |metadata| metadata.len());
     let end = Instant::now() + Duration::from_secs(60);
-    while size() == 0 && Instant::now() < end {
+    while !beat.exists() && Instant::now() < end {
         std::thread::yield_now();
     }
-    assert!(size() > 0, "the program did not run");
+    assert!(beat.exists(), "the program did not run");
     process.kill().unwrap();
     process.wait().unwrap();
     let rests = || {
-        let before = size();
-        std::thread::sleep(Duration::from_millis(300));
-        size() == before
+        let found = Command::new("pgrep").args(["-f", &mark]).output().unwrap();
+        found.stdout.is_empty()
     };
     while !rests() {
         assert!(Instant::now() < end, "the program still runs");
