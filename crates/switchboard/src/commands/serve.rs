@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{ConnectInfo, Request};
+use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -28,6 +29,7 @@ pub(crate) use self::cross_origin::parse_origin;
 use self::gate::Gate;
 pub(crate) use self::gate::LAUNCH;
 use self::logging::{LogFormat, Logger};
+use super::agent_host;
 use super::log_place::{CREDENTIALS, LogArguments, LogPlace};
 use super::more_links;
 use super::notifications::{self, Observer, PageNotifications};
@@ -375,6 +377,9 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
         logger.say(&notifications::announced(&notify));
     }
     let observer = Observer { telemetry: telemetry.clone(), notifier: notifier.clone() };
+    let usable = roots.clone();
+    let resolve =
+        Arc::new(move |folder: &str| usable.resolve(folder).map_err(|Refused { reason, .. }| reason));
     let folders: Folders = Box::new(move |folder| {
         roots.resolve(folder).map_err(|Refused { reason, roots }| FolderRefusal { reason, roots })
     });
@@ -403,6 +408,7 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
     let gate = Arc::new(gate.over(hub.clone()));
     let (acp, connections) = server::router(Arc::clone(&gate), limits(settings.connections));
     let acp = cross_origin::with_cors(acp.merge(cross_origin::ticket_route(&gate, &public)), &gate);
+    let editors = agent_host::start(&hub, &store, &folder.to_string_lossy(), resolve);
     let asked = Arc::clone(&gate);
     let origins = links_first(origins, has_public);
     let page = Page::new(PageOptions {
@@ -421,6 +427,9 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
     if let Some(notifier) = &notifier {
         router = router.merge(notifications::answer_route(&hub, notifier));
     }
+    let asked = Arc::clone(&gate);
+    let identify = Arc::new(move |head: &Parts, from| asked.identify_editor(head, from));
+    let router = agent_host::with_route(router, &editors, identify);
     let scheme = if tls.is_some() { "https" } else { "http" };
     writeln!(std::io::stdout(), "listening on {scheme}://{address}").map_err(write_error)?;
     std::io::stdout().flush().map_err(write_error)?;
@@ -440,6 +449,8 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
     }
     logger.say("shutting down: ending agents, closing logs");
     let end = async {
+        // Editors reconnect by themselves. They are told first, so that they do not show the end as an error.
+        editors.shut_down().await;
         hub.end("the hub was ended", GRACE).await;
         connections.shut_down(NOTIFY_TIMEOUT).await;
         if let Some(notifier) = notifier {
