@@ -790,7 +790,7 @@ impl Chat {
         if stage == Some(Stage::Asking) || (is_waiting && stage == Some(Stage::Announced)) {
             return;
         }
-        self.ready(around, position, call, &turn);
+        self.ready(around, session, position, call, &turn);
         if let Some(known) = self.progress(position).call.as_mut() {
             known.is_changed = true;
         }
@@ -798,8 +798,15 @@ impl Chat {
     }
 
     /// Sends that a tool call runs, or that its title or input has changed meanwhile.
-    fn ready(&mut self, around: &mut Around<'_>, position: usize, call: &ToolCall, turn: &str) {
-        let input = input(call);
+    fn ready(
+        &mut self,
+        around: &mut Around<'_>,
+        session: &Session,
+        position: usize,
+        call: &ToolCall,
+        turn: &str,
+    ) {
+        let input = self.input(session, call);
         let invocation = invocation(call);
         let head = format!("{invocation}{input:?}");
         let Some(known) = self.call(position) else { return };
@@ -863,7 +870,7 @@ impl Chat {
         if self.call(position).is_some_and(|call| call.stage == Stage::Done) {
             return;
         }
-        self.ready(around, position, call, turn);
+        self.ready(around, session, position, call, turn);
         let mut content = self.output(around, session, call);
         if content.is_empty()
             && let Some(output) = call.raw_output()
@@ -892,6 +899,22 @@ impl Chat {
             action["_meta"] = meta;
         }
         self.act(around.sink, action);
+    }
+
+    /// Returns the input of a call as text: a command line, a string, or JSON.
+    fn input(&self, session: &Session, call: &ToolCall) -> Option<String> {
+        let command = || {
+            let mut terminals = call.terminal_ids().filter_map(|id| session.terminal(id)?.command());
+            terminals.next().map(|command| clipped_to(command, MAX_INPUT))
+        };
+        let Some(raw) = call.raw_input() else { return command() };
+        if *call.kind() == ToolKind::Execute
+            && let Some(command) = raw.get("command")
+            && let Some(command) = command.as_text()
+        {
+            return Some(clipped_to(&command, MAX_INPUT));
+        }
+        Some(clipped_to(&plain(raw), MAX_INPUT))
     }
 
     /// Returns the chats of the sub-agents that a tool call represents.
@@ -1033,18 +1056,17 @@ impl Chat {
             self.parts += 1;
             self.part = None;
             let id = format!("plan-{}", self.parts);
-            for action in [
-                json!({"type": "chat/toolCallStart", "turnId": turn, "toolCallId": id, "toolName": "plan", "displayName": "Plan"}),
-                json!({"type": "chat/toolCallReady", "turnId": turn, "toolCallId": id, "invocationMessage": "Plan", "confirmed": "not-needed"}),
-            ] {
-                self.act(around.sink, action);
-            }
+            let action = json!({"type": "chat/toolCallStart", "turnId": turn, "toolCallId": id, "toolName": "plan", "displayName": "Plan"});
+            self.act(around.sink, action);
             id
         });
+        // Clients show the message of a call at once, and its content only when it is opened.
+        let shown = json!({"markdown": format!("Plan\n\n{text}")});
         let content = json!([{"type": "text", "text": text}]);
+        self.act(around.sink, json!({"type": "chat/toolCallReady", "turnId": turn, "toolCallId": id, "invocationMessage": shown, "confirmed": "not-needed"}));
         let action = if is_done {
             json!({"type": "chat/toolCallComplete", "turnId": turn, "toolCallId": id,
-                "result": {"success": true, "pastTenseMessage": "Plan", "content": content}})
+                "result": {"success": true, "pastTenseMessage": shown, "content": content}})
         } else {
             json!({"type": "chat/toolCallContentChanged", "turnId": turn, "toolCallId": id, "content": content})
         };
@@ -1121,7 +1143,7 @@ impl Chat {
             "options": question::options(request),
         });
         let called = position.and_then(|position| session.entry(position)).and_then(Entry::as_tool_call);
-        let entered = called.and_then(input).or_else(|| match &request.subject {
+        let entered = called.and_then(|call| self.input(session, call)).or_else(|| match &request.subject {
             Some(v2::RequestPermissionSubject::Command(command)) => Some(command.command.to_string()),
             _ => None,
         });
@@ -1214,7 +1236,7 @@ impl Chat {
             known.stage = Stage::Announced;
         }
         if let Some(called) = session.entry(position).and_then(Entry::as_tool_call) {
-            self.ready(around, position, called, &question.turn);
+            self.ready(around, session, position, called, &question.turn);
         }
     }
 
@@ -1253,7 +1275,11 @@ impl Chat {
                 .session(Some(&self.session))
                 .and_then(|session| session.entry(position))
             {
-                Some(Entry::ToolCall(called)) => format!("{}{:?}", invocation(called), input(called)),
+                Some(Entry::ToolCall(called)) => {
+                    let session = around.conversation.session(Some(&self.session));
+                    let input = session.and_then(|session| self.input(session, called));
+                    format!("{}{input:?}", invocation(called))
+                }
                 _ => String::new(),
             };
             if let Some(known) = self.progress(position).call.as_mut() {
@@ -1305,18 +1331,6 @@ fn invocation(call: &ToolCall) -> Value {
     });
     let links: Vec<String> = links.collect();
     json!({"markdown": format!("{} {}", escaped(&title), links.join(", "))})
-}
-
-/// Returns the input of a call as text: a command line, a string, or JSON.
-fn input(call: &ToolCall) -> Option<String> {
-    let raw = call.raw_input()?;
-    if *call.kind() == ToolKind::Execute
-        && let Some(command) = raw.get("command")
-        && let Some(command) = command.as_text()
-    {
-        return Some(clipped_to(&command, MAX_INPUT));
-    }
-    Some(clipped_to(&plain(raw), MAX_INPUT))
 }
 
 fn plain(raw: &switchboard_acp::Raw<'_>) -> String {

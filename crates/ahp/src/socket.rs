@@ -123,5 +123,10 @@ async fn close(sink: &mut SplitSink<WebSocket, Message>, code: u16, reason: &str
     }
     let frame = CloseFrame { code, reason: reason.to_owned().into() };
     // The client may be gone.
-    let _ = timeout(Duration::from_secs(2), sink.send(Message::Close(Some(frame)))).await;
+    let farewell = async {
+        // If the client has closed first, only the answer to that is left to send.
+        let _ = sink.send(Message::Close(Some(frame))).await;
+        sink.close().await
+    };
+    let _ = timeout(Duration::from_secs(2), farewell).await;
 }

@@ -138,10 +138,6 @@ impl Client {
         self.actions.push(envelope.clone());
     }
 
-    fn kinds(&self) -> Vec<&str> {
-        self.actions.iter().map(|action| action["action"]["type"].as_str().unwrap()).collect()
-    }
-
     fn chat(&self) -> Value {
         self.states[CHAT].to_value()
     }
