@@ -269,7 +269,9 @@ impl Chat {
             let call = session.and_then(|session| session.entry(position)).and_then(Entry::as_tool_call);
             if let (Some(session), Some(call)) = (session, call) {
                 let is_asking = self.call(position).is_none_or(|call| call.stage == Stage::Asking);
-                if !is_asking && !matches!(end, End::Cancelled) {
+                // Calls that never ran, and those of a turn that failed, count as cancelled.
+                let has_run = matches!(end, End::Complete) && *call.status() != ToolCallStatus::Pending;
+                if !is_asking && has_run {
                     self.complete_call(around, session, position, call, &turn);
                 }
             }

@@ -131,7 +131,7 @@ async fn open(
 }
 
 /// Closes a session for all clients.
-pub(crate) async fn close(service: &HostService, agent: &str, id: &str, _folder: &str) -> Result<(), String> {
+pub(crate) async fn close(service: &HostService, agent: &str, id: &str) -> Result<(), String> {
     let mut client = connect(service, agent).await?;
     let handle = client.agent.clone();
     let reply = client.feed.until(handle.close_session(id), |_| ()).await;

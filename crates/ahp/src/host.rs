@@ -25,7 +25,7 @@ use crate::question::{self, Answer, QuestionKind};
 use crate::session::{Draft, HostSession, Link, SessionNote, Stage, UNTITLED};
 use crate::wire::{
     ClientMessage, Failure, ROOT, answered, codes, failed, file_path, file_uri, is_newer_action, negotiate,
-    notification, time, unsupported_version,
+    notification, params_of, time, unsupported_version,
 };
 
 /// Maximum size of the window of actions for reconnecting clients, in bytes.
@@ -116,7 +116,6 @@ pub(crate) enum Effect {
         session: Arc<str>,
         id: Arc<str>,
         agent: String,
-        folder: String,
     },
     ReadFile {
         client: u64,
@@ -151,8 +150,8 @@ struct Windowed {
     number: i64,
     channel: Arc<str>,
     is_newer: bool,
-    /// The parameters of the notification.
-    params: Arc<str>,
+    /// The notification as it was sent.
+    text: Arc<str>,
 }
 
 /// A response that waits for sessions to be attached.
@@ -309,12 +308,11 @@ impl Host {
             let clients = self.clients.iter().filter(|(_, client)| to(client));
             self.effects
                 .extend(clients.map(|(client, _)| Effect::Send { client: *client, text: Arc::clone(&text) }));
-            let params: Arc<str> = params.to_string().into();
-            self.window_bytes += params.len();
-            self.window.push_back(Windowed { number: self.number, channel, is_newer, params });
+            self.window_bytes += text.len();
+            self.window.push_back(Windowed { number: self.number, channel, is_newer, text });
             while self.window.len() > WINDOW || self.window_bytes > WINDOW_BYTES {
                 let Some(oldest) = self.window.pop_front() else { break };
-                self.window_bytes -= oldest.params.len();
+                self.window_bytes -= oldest.text.len();
                 self.floor = oldest.number;
             }
         }
@@ -889,18 +887,18 @@ impl Host {
         let wanted = self.window.iter().filter(|action| {
             action.number > last && !(action.is_newer && is_old) && open.contains(&&action.channel)
         });
-        let actions: Vec<Box<RawValue>> =
-            wanted.filter_map(|action| RawValue::from_string(action.params.to_string()).ok()).collect();
-        let result = json!({"type": "replay", "actions": [], "missing": missing.iter().map(|channel| &***channel).collect::<Vec<_>>()});
+        // The actions are inserted as they were sent.
+        let actions: Vec<&str> = wanted.filter_map(|action| params_of(&action.text)).collect();
+        let actions = actions.join(",");
+        let missing: Vec<&str> = missing.iter().map(|channel| &***channel).collect();
         let open: Vec<Arc<str>> = open.into_iter().cloned().collect();
         if let Some(known) = self.clients.get_mut(&client) {
             known.subscriptions.extend(open);
         }
-        // The actions are inserted as they were sent.
-        let list: Vec<&str> = actions.iter().map(|action| action.get()).collect();
-        let result =
-            result.to_string().replacen(r#""actions":[]"#, &format!(r#""actions":[{}]"#, list.join(",")), 1);
-        self.send(client, format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, request.get()));
+        let rest = json!(missing);
+        let id = request.get();
+        let result = format!(r#"{{"type":"replay","actions":[{actions}],"missing":{rest}}}"#);
+        self.send(client, format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#));
         Ok(None)
     }
 
@@ -1123,21 +1121,18 @@ impl Host {
         if self.sessions.get(&*uri).is_some_and(|session| session.stage == Stage::Starting) {
             return Err(Failure::params("the session is being created; try again"));
         }
-        let of_open = self.sessions.get(&*uri).and_then(|session| {
-            session.id.clone().map(|id| (id, session.agent.clone(), session.folder.clone()))
-        });
-        let of_listed = || {
-            self.listed_at(&uri)
-                .map(|listed| (Arc::clone(&listed.id), listed.agent.clone(), listed.folder.clone()))
-        };
-        let (id, agent, folder) = of_open.or_else(of_listed).ok_or_else(unknown)?;
+        let of_open = self
+            .sessions
+            .get(&*uri)
+            .and_then(|session| session.id.clone().map(|id| (id, session.agent.clone())));
+        let of_listed = || self.listed_at(&uri).map(|listed| (Arc::clone(&listed.id), listed.agent.clone()));
+        let (id, agent) = of_open.or_else(of_listed).ok_or_else(unknown)?;
         self.effects.push(Effect::Dispose {
             client,
             request: request.to_owned(),
             session: uri.into(),
             id,
             agent,
-            folder,
         });
         Ok(None)
     }
@@ -1228,8 +1223,6 @@ impl Host {
 
     fn rejection(&mut self, sink: &Sink) -> String {
         self.number += 1;
-        // The number is used for no other action.
-        self.floor = self.floor.max(if self.window.is_empty() { self.number } else { self.floor });
         let params = sink.sent.first().map(|sent| {
             json!({"channel": &*sent.channel, "action": sent.action, "serverSeq": self.number, "origin": sent.origin, "rejectionReason": sent.rejected})
         });

@@ -51,6 +51,10 @@ pub struct AhpOptions {
     pub memory: Option<Arc<dyn MemoryPlace>>,
 }
 
+/// Name, creation time, role and reach of an identity.
+type HostKey = (Arc<str>, i64, Role, bool);
+type HostMap = HashMap<HostKey, Arc<HostService>>;
+
 /// The hosts of a hub: one for each identity, shared by its clients. Clones refer to the same hosts.
 #[derive(Clone)]
 pub struct AhpHosts(Arc<Hosts>);
@@ -60,7 +64,7 @@ pub(crate) struct Hosts {
     folder: String,
     resolve: ResolveFolder,
     memory: Memory,
-    hosts: Mutex<HashMap<(Arc<str>, i64, Role, bool), Arc<HostService>>>,
+    hosts: Mutex<HostMap>,
     pub(crate) sockets: AtomicUsize,
 }
 
@@ -116,7 +120,7 @@ async fn save(hosts: Weak<Hosts>) {
 }
 
 impl Hosts {
-    fn hosts(&self) -> MutexGuard<'_, HashMap<(Arc<str>, i64, Role, bool), Arc<HostService>>> {
+    fn hosts(&self) -> MutexGuard<'_, HostMap> {
         self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -255,10 +259,10 @@ impl HostService {
             Effect::Detach { session } => {
                 locked(&self.commands).remove(&session);
             }
-            Effect::Dispose { client, request, session, id, agent, folder } => {
+            Effect::Dispose { client, request, session, id, agent } => {
                 let service = Arc::clone(self);
                 tokio::spawn(async move {
-                    let result = driver::close(&service, &agent, &id, &folder).await;
+                    let result = driver::close(&service, &agent, &id).await;
                     service.step(|host, now| host.disposed(client, &request, &session, &id, result, now));
                 });
             }

@@ -119,6 +119,12 @@ pub(crate) fn notification(method: &str, params: &Value) -> String {
     format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{params}}}"#)
 }
 
+/// Returns the parameters of a notification that this crate has written.
+pub(crate) fn params_of(notification: &str) -> Option<&str> {
+    let (_, params) = notification.split_once(r#","params":"#)?;
+    params.strip_suffix('}')
+}
+
 // ----- versions
 
 /// Versions that clients are told when none of theirs is spoken.
