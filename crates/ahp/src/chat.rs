@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 use switchboard_acp::v2::{self, ToolCallStatus, ToolKind};
 use switchboard_acp::{Moment, Wire, WireFormat};
 use switchboard_session::{
-    Activity, Change, Changes, ContentChange, Conversation, Entry, EntryKind, Message, Plan, Session,
-    ToolCall,
+    Activity, Change, Changes, ContentChange, Conversation, Entry, EntryChange, EntryKind, Message, Plan,
+    Session, ToolCall,
 };
 
 use crate::content::{
@@ -306,14 +306,17 @@ impl Chat {
     /// Content of a tool call in the running turn, as it was sent.
     fn call_content(&self, id: &str) -> Value {
         let parts = self.state.active_turn.iter().flat_map(|turn| &turn.response_parts);
-        let content = parts.filter_map(|part| match part {
+        let mut content = parts.filter_map(|part| match part {
             ResponsePart::ToolCall(call) => match &call.tool_call {
                 ToolCallState::Running(running) if running.tool_call_id == id => running.content.as_ref(),
                 _ => None,
             },
             _ => None,
         });
-        content.last().and_then(|content| serde_json::to_value(content).ok()).unwrap_or_else(|| json!([]))
+        content
+            .next_back()
+            .and_then(|content| serde_json::to_value(content).ok())
+            .unwrap_or_else(|| json!([]))
     }
 
     /// Ends the turn of a client's prompt that failed.
@@ -397,10 +400,7 @@ impl Chat {
         for change in changes.iter() {
             match change {
                 Change::Entry(change) if change.kind == EntryKind::UserMessage => {
-                    if change.created {
-                        self.flush_user(around, session);
-                        self.user_message = Some(change.position);
-                    }
+                    self.user_message_changed(around, session, change);
                 }
                 Change::Entry(change) => {
                     self.flush_user(around, session);
@@ -431,6 +431,14 @@ impl Chat {
                 // updates of unknown kinds are in the log.
                 _ => {}
             }
+        }
+    }
+
+    /// Keeps a new user message until something follows it. Later changes of it are in the log.
+    fn user_message_changed(&mut self, around: &mut Around<'_>, session: &Session, change: &EntryChange) {
+        if change.created {
+            self.flush_user(around, session);
+            self.user_message = Some(change.position);
         }
     }
 
@@ -511,7 +519,7 @@ impl Chat {
                 let text = message
                     .content()
                     .items_from(self.progress(position).items)
-                    .filter_map(|item| item.text());
+                    .filter_map(switchboard_session::Item::text);
                 let text: String = text.collect();
                 self.progress(position).items = message.content().len();
                 let text = match (name(message.sender()), name(message.recipient())) {
@@ -962,7 +970,7 @@ impl Chat {
             match block {
                 v2::ToolCallContent::Content(content) => output.extend(tool_output(&content.content)),
                 v2::ToolCallContent::Diff(diff) => {
-                    output.extend(file_edits(diff, around.read, around.contents))
+                    output.extend(file_edits(diff, around.read, around.contents));
                 }
                 v2::ToolCallContent::Terminal(terminal) => {
                     output.push(self.terminal(around, session, &terminal.terminal_id, call));

@@ -23,6 +23,9 @@ const MAX_TEXT: usize = 256 << 10;
 /// Reads a file that clients may see; `None` if it is too large, outside the allowed folders or cannot be read.
 pub(crate) type ReadFile<'f> = &'f dyn Fn(&str) -> Option<Vec<u8>>;
 
+/// The same function, shared.
+pub(crate) type SharedReadFile = Arc<dyn Fn(&str) -> Option<Vec<u8>> + Send + Sync>;
+
 /// Bytes behind a content URI.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Stored {

@@ -309,7 +309,7 @@ impl Driver {
         match event {
             Event::Update(update) => {
                 service.step(|host, now| {
-                    host.session_changed(&session, update.session(), update.changes(), now)
+                    host.session_changed(&session, update.session(), update.changes(), now);
                 });
             }
             Event::Changed { session: acp, changes } => {

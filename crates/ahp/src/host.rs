@@ -16,12 +16,13 @@ use switchboard_acp::{Moment, v2};
 use switchboard_session::Changes;
 use switchboard_store::Role;
 
-use crate::content::SCHEME;
+use crate::content::{SCHEME, SharedReadFile};
 use crate::fold::{Sent, Sink, apply};
 use crate::memory::Memory;
 use crate::options::{OWN_MODEL, Options, Setting};
 use crate::prompt::{self, Accepts};
 use crate::question::{self, Answer, QuestionKind};
+use crate::service::ResolveFolder;
 use crate::session::{Draft, HostSession, Link, SessionNote, Stage, UNTITLED};
 use crate::wire::{
     ClientMessage, Failure, ROOT, answered, codes, failed, file_path, file_uri, is_newer_action, negotiate,
@@ -131,9 +132,9 @@ pub(crate) struct HostOptions {
     /// Folder of new sessions for which none is given.
     pub(crate) folder: String,
     /// Returns the canonical path of a folder in which sessions may work.
-    pub(crate) resolve: Arc<dyn Fn(&str) -> Result<String, String> + Send + Sync>,
+    pub(crate) resolve: ResolveFolder,
     /// Reads a file that clients may see.
-    pub(crate) read: Arc<dyn Fn(&str) -> Option<Vec<u8>> + Send + Sync>,
+    pub(crate) read: SharedReadFile,
     pub(crate) memory: Memory,
     pub(crate) role: Role,
 }
@@ -234,7 +235,7 @@ impl Host {
         std::mem::take(&mut self.effects)
     }
 
-    fn read(&self) -> Arc<dyn Fn(&str) -> Option<Vec<u8>> + Send + Sync> {
+    fn read(&self) -> SharedReadFile {
         Arc::clone(&self.options.read)
     }
 

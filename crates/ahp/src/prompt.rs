@@ -92,7 +92,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn blocks(attachments: Value, accepts: Accepts) -> Vec<ContentBlock<'static>> {
+    fn blocks(attachments: &Value, accepts: Accepts) -> Vec<ContentBlock<'static>> {
         let message = json!({"text": "look", "origin": {"kind": "user"}, "attachments": attachments});
         content(&serde_json::from_value(message).unwrap(), accepts).unwrap()
     }
@@ -111,12 +111,9 @@ mod tests {
         let kinds = |blocks: Vec<ContentBlock<'_>>| {
             blocks.iter().map(ContentBlock::tag).collect::<Vec<_>>().join(" ")
         };
+        assert_eq!(kinds(blocks(&attachments, all)), "text text resource_link image resource text text");
         assert_eq!(
-            kinds(blocks(attachments.clone(), all)),
-            "text text resource_link image resource text text"
-        );
-        assert_eq!(
-            kinds(blocks(attachments, Accepts::default())),
+            kinds(blocks(&attachments, Accepts::default())),
             "text text resource_link text text text text"
         );
     }

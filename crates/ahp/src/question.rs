@@ -198,7 +198,7 @@ fn question(field: &switchboard_session::FormField) -> Value {
             insert(&mut question, "defaultValue", default.clone());
         }
         Schema::Number(_) | Schema::Integer(_) | Schema::Boolean(_) => {
-            insert(&mut question, "defaultValue", default.clone())
+            insert(&mut question, "defaultValue", default.clone());
         }
         _ => {}
     }

@@ -14,7 +14,7 @@ use switchboard_hub::{Hub, Identity, SessionActivity, SessionSummary};
 use switchboard_store::Role;
 use tokio::sync::{Notify, mpsc};
 
-use crate::content::resource;
+use crate::content::{SharedReadFile, resource};
 use crate::driver;
 use crate::host::{Command, Effect, Host, HostOptions, Listed};
 use crate::memory::{Memory, MemoryPlace};
@@ -90,7 +90,7 @@ impl AhpHosts {
     pub fn serve(
         &self,
         upgrade: axum::extract::WebSocketUpgrade,
-        identity: Identity,
+        identity: &Identity,
     ) -> axum::response::Response {
         crate::socket::serve(&self.0, upgrade, identity)
     }
@@ -167,7 +167,7 @@ impl Hosts {
 
 /// Returns a function that reads small files in the folders of sessions. Clients that only see shared sessions may not
 /// see files beyond them.
-fn reader(resolve: ResolveFolder, role: Role) -> Arc<dyn Fn(&str) -> Option<Vec<u8>> + Send + Sync> {
+fn reader(resolve: ResolveFolder, role: Role) -> SharedReadFile {
     Arc::new(move |path| {
         if role < Role::Use {
             return None;
@@ -368,7 +368,7 @@ async fn tick(service: Weak<HostService>) {
     loop {
         ticks.tick().await;
         let Some(service) = service.upgrade() else { return };
-        service.step(|host, now| host.tick(now));
+        service.step(Host::tick);
         if !service.has_clients() {
             ticks.reset_after(10 * TICK);
         }

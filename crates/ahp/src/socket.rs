@@ -25,12 +25,12 @@ const SILENCE: Duration = Duration::from_secs(75);
 /// Time limit for one write. A client that does not read for so long is dead.
 const WRITE: Duration = Duration::from_secs(30);
 
-pub(crate) fn serve(hosts: &Arc<Hosts>, upgrade: WebSocketUpgrade, identity: Identity) -> Response {
+pub(crate) fn serve(hosts: &Arc<Hosts>, upgrade: WebSocketUpgrade, identity: &Identity) -> Response {
     if !hosts.reserve() {
         return (StatusCode::SERVICE_UNAVAILABLE, "Too many connections are open.\n").into_response();
     }
     let place = Place(Arc::clone(hosts));
-    let Some(host) = hosts.host(&identity) else {
+    let Some(host) = hosts.host(identity) else {
         return (StatusCode::INTERNAL_SERVER_ERROR, "The host cannot be started.\n").into_response();
     };
     let upgrade = upgrade.max_message_size(MAX_MESSAGE).max_frame_size(MAX_MESSAGE);

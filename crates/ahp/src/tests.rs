@@ -1,6 +1,9 @@
 //! Tests of the host with sessions in memory: scripted updates, and any order of updates and actions. Each client in the
 //! tests folds what it gets with the reducers of the protocol's own crate and compares that with snapshots.
 
+// JSON is written where it is passed.
+#![allow(clippy::needless_pass_by_value)]
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 

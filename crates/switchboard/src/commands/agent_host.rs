@@ -84,7 +84,7 @@ async fn serve(hosts: &AhpHosts, identify: &IdentifyClient, request: Request) ->
         Err(refusal) => return refusal.into_response(),
     };
     match WebSocketUpgrade::from_request_parts(&mut head, &()).await {
-        Ok(upgrade) => hosts.serve(upgrade, identity),
+        Ok(upgrade) => hosts.serve(upgrade, &identity),
         Err(refusal) => refusal.into_response(),
     }
 }
