@@ -1,5 +1,6 @@
 //! The subcommands, one module each.
 
+mod agent_host;
 mod agents;
 mod bridge;
 mod check;

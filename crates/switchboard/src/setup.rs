@@ -215,6 +215,34 @@ fn vscode_variants() -> Vec<(PathBuf, PathBuf)> {
     variants
 }
 
+/// Setting of VS Code with its agent hosts.
+pub(crate) const AGENT_HOSTS: &str = "chat.remoteAgentHosts";
+/// Setting of VS Code that enables them.
+pub(crate) const AGENT_HOSTS_ENABLED: &str = "chat.remoteAgentHostsEnabled";
+
+/// Returns the settings files of VS Code and VS Code Insiders, which connect to agent hosts, as far as they are on this
+/// machine.
+pub(crate) fn agent_host_files() -> Vec<PathBuf> {
+    let Some(home) = home() else { return Vec::new() };
+    let mut files = Vec::new();
+    for (program, linux, macos) in VSCODE.iter().take(2) {
+        let settings = home.join(if cfg!(target_os = "macos") { macos } else { linux });
+        if settings.is_dir() || home.join(program).is_dir() {
+            files.push(settings.join("settings.json"));
+        }
+    }
+    files
+}
+
+/// Returns the agent host with a name in the settings of VS Code, and its index in the list.
+pub(crate) fn agent_host_of<'d>(
+    document: &'d serde_json::Value,
+    name: &str,
+) -> Option<(usize, &'d serde_json::Value)> {
+    let hosts = document.get(AGENT_HOSTS)?.as_array()?;
+    hosts.iter().enumerate().find(|(_, host)| host.get("name").is_some_and(|known| known == name))
+}
+
 /// Path of the Obsidian plugin in a vault.
 const PLUGIN: &str = ".obsidian/plugins/agent-client";
 

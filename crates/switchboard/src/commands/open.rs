@@ -5,15 +5,18 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use switchboard_hub::{FolderRefusal, Hub, HubOptions};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode, header};
+use switchboard_hub::{FolderRefusal, Hub, HubOptions, Identity, LoginRateLimit};
 use switchboard_store::{About, Store, StoreError};
 use switchboard_transport::Program;
-use switchboard_transport::server::{self, ListenerLimits};
+use switchboard_transport::server::{self, ListenerLimits, Refusal};
 use switchboard_web::{AgentCard, Page, PageOptions, local_user};
 use tokio::net::TcpListener;
 
+use super::agent_host;
 use super::more_links;
 use super::notifications::{self, Observer, PageNotifications};
 use super::policy::HubRules;
@@ -250,6 +253,9 @@ async fn serve(arguments: &Arguments, opening: WebOptions) -> Result<Outcome, Co
     })
     .map_err(store_file::store_error)?;
     let path = recording.as_ref().map_or_else(|| "/".to_owned(), |id| format!("/r/{id}"));
+    let resolve = Arc::new(|folder: &str| usable_folder(Path::new(folder)).map_err(|refusal| refusal.reason));
+    let editors = agent_host::start(&hub, &store, &folder.to_string_lossy(), resolve);
+    let tokens = store.clone();
     let page = Page::new(PageOptions {
         rules: Some(Box::new(rules)),
         handshake_hint: handshake::HINT.to_owned(),
@@ -287,15 +293,46 @@ async fn serve(arguments: &Arguments, opening: WebOptions) -> Result<Outcome, Co
     if let Some(notifier) = &notifier {
         router = router.merge(notifications::answer_route(&hub, notifier));
     }
+    let wrong = LoginRateLimit::default();
+    let identify =
+        Arc::new(move |head: &Parts, from: SocketAddr| editor_identity(&tokens, &wrong, head, from));
+    let router = agent_host::with_route(router, &editors, identify);
     let end = tokio::select! {
         never = server::serve(&listener, &router, None, ListenerLimits::default()) => match never {},
         end = stops.next() => end,
     };
+    editors.shut_down().await;
     hub.end("Switchboard was ended", ending::grace()).await;
     if let Some(notifier) = notifier {
         notifier.end(WITHDRAW_TIMEOUT).await;
     }
     Ok(Outcome::Stopped(end))
+}
+
+/// Identifies an editor by a token of the store. The browser's key is of no use here, because a page of another server
+/// could send its cookie.
+fn editor_identity(
+    store: &Store,
+    wrong: &LoginRateLimit,
+    head: &Parts,
+    from: SocketAddr,
+) -> Result<Identity, Refusal> {
+    let origin = head.headers.get(header::ORIGIN).map(HeaderValue::as_bytes);
+    if !agent_host::is_editor(origin) {
+        return Err(Refusal::new(StatusCode::FORBIDDEN, "pages of other servers may not use this one"));
+    }
+    let token = agent_host::token(head).ok_or_else(agent_host::no_token)?;
+    let known = store.find_token(&token).ok().flatten().filter(|token| token.limits.is_none());
+    match known {
+        Some(token) => {
+            Ok(Identity { name: token.name.into(), role: token.role, all: token.all, made: token.made.0 })
+        }
+        None if wrong.record_failure(from.ip(), Instant::now()).is_err() => Err(Refusal::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "rate limit: too many invalid tokens from this address; try again later",
+        )),
+        None => Err(Refusal::new(StatusCode::UNAUTHORIZED, "the token is unknown or was revoked")),
+    }
 }
 
 /// Resolves a folder. The user of this command may work anywhere.

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{ConnectInfo, Request};
+use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -35,6 +36,7 @@ use self::logging::{LogFormat, Logger};
 use self::prompts::PromptService;
 use self::push::PushBook;
 pub(crate) use self::push::parse_service;
+use super::agent_host;
 use super::log_place::{CREDENTIALS, LogArguments, LogPlace};
 use super::more_links;
 use super::notifications::{self, Observer, PageNotifications};
@@ -407,6 +409,9 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
         logger.say(&notifications::announced(&notify));
     }
     let observer = Observer { telemetry: telemetry.clone(), notifier: Some(notifier.clone()) };
+    let usable = roots.clone();
+    let resolve =
+        Arc::new(move |folder: &str| usable.resolve(folder).map_err(|Refused { reason, .. }| reason));
     let folders: Folders = Box::new(move |folder| {
         roots.resolve(folder).map_err(|Refused { reason, roots }| FolderRefusal { reason, roots })
     });
@@ -437,6 +442,7 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
     let gate = Arc::new(gate.over(hub.clone()));
     let (acp, connections) = server::router(Arc::clone(&gate), limits(settings.connections));
     let acp = cross_origin::with_cors(acp.merge(cross_origin::ticket_route(&gate, &public)), &gate);
+    let editors = agent_host::start(&hub, &store, &folder.to_string_lossy(), resolve);
     let asked = Arc::clone(&gate);
     let origins = links_first(origins, has_public);
     let page = Page::new(PageOptions {
@@ -464,6 +470,9 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
     tokio::spawn(push.follow_tokens(notifier.clone(), hub.clone()));
     let router = acp.merge(operators(&gate, &hub, &notifier)).merge(pages).merge(prompts);
     let router = router.merge(notifications::answer_route(&hub, &notifier));
+    let asked = Arc::clone(&gate);
+    let identify = Arc::new(move |head: &Parts, from| asked.identify_editor(head, from));
+    let router = agent_host::with_route(router, &editors, identify);
     let scheme = if tls.is_some() { "https" } else { "http" };
     writeln!(std::io::stdout(), "listening on {scheme}://{address}").map_err(write_error)?;
     std::io::stdout().flush().map_err(write_error)?;
@@ -484,6 +493,8 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
     }
     logger.say("shutting down: ending agents, closing logs");
     let end = async {
+        // Editors reconnect by themselves. They are told first, so that they do not show the end as an error.
+        editors.shut_down().await;
         hub.end("the hub was ended", GRACE).await;
         connections.shut_down(NOTIFY_TIMEOUT).await;
         notifier.end(WITHDRAW_TIMEOUT).await;

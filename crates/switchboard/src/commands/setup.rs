@@ -1,5 +1,7 @@
 //! `switchboard setup`: configures editors to use the bridge.
 
+mod agent_host;
+
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -28,6 +30,8 @@ use crate::store_file;
 /// For editors that are configured by code (Neovim, Emacs) it prints the code and its place, or writes it
 /// between two marked lines (--write). For JupyterLab and others that find agents on the PATH, it makes a
 /// script with the name of the agent's program.
+///
+/// With `vscode` and --hub, but without an agent, all agents of the hub appear in VS Code's own chat.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     switchboard setup                      # editors and their agents\n  \
@@ -35,6 +39,7 @@ use crate::store_file;
     switchboard setup zed codex --permissions rules.toml\n  \
     switchboard setup zed codex --hub wss://home.example --token-file token\n  \
     switchboard setup zed codex --undo     # as it was, byte for byte\n  \
+    switchboard setup vscode --hub ws://127.0.0.1:4173 --token-file token\n  \
     switchboard setup neovim claude        # print the Lua for it\n  \
     switchboard setup jupyterlab claude    # a script on the PATH")]
 pub(crate) struct Arguments {
@@ -58,7 +63,7 @@ pub(crate) struct Arguments {
     permissions: Option<PathBuf>,
 
     /// Reach the agent at the hub with this URL, instead of starting it; the hub records and has its own rules
-    #[arg(long, value_name = "URL", requires = "agent", conflicts_with_all = ["record", "no_record", "permissions"])]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["record", "no_record", "permissions"])]
     hub: Option<String>,
 
     /// File that contains the token for the hub
@@ -70,15 +75,15 @@ pub(crate) struct Arguments {
     write: Option<PathBuf>,
 
     /// Show the change without making it
-    #[arg(long, requires = "agent")]
+    #[arg(long, requires = "editor")]
     dry_run: bool,
 
     /// Undo the change
-    #[arg(long, requires = "agent")]
+    #[arg(long, requires = "editor")]
     undo: bool,
 
     /// Answer questions with yes: edit the target of a symbolic link, copy this program out of a cache
-    #[arg(long, requires = "agent")]
+    #[arg(long, requires = "editor")]
     yes: bool,
 }
 
@@ -153,7 +158,22 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         Some(word) => Editor::named(word)?,
         None => Editor::ALL.to_vec(),
     };
-    let Some(agent) = agent else { return list(&editors) };
+    let changes = arguments.hub.is_some() || *undo || arguments.dry_run || arguments.yes;
+    let Some(agent) = agent else {
+        if !changes {
+            return list(&editors);
+        }
+        if *editors != [Editor::VsCode] || (arguments.hub.is_none() && !undo) {
+            return Err(CommandError::usage("which agent?")
+                .hint("name it after the editor, as in `switchboard setup zed codex`")
+                .hint("only VS Code can have all agents of a hub: `switchboard setup vscode --hub URL`"));
+        }
+        let mut output = Vec::new();
+        agent_host::run(arguments, &mut output)?;
+        let mut standard = std::io::stdout().lock();
+        standard.write_all(&output).and_then(|()| standard.flush()).map_err(write_error)?;
+        return Ok(Outcome::Fine);
+    };
     let request = Request::new(arguments, agent)?;
     let mut output = Vec::new();
     for editor in &editors {

@@ -1,8 +1,12 @@
 //! Checks of configuration, rules, store, disk, and programs that install agents.
 
+use std::io::{Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use serde_json::Value;
 use switchboard_store::{Filter, Store, StoreError};
 use switchboard_transport::Program;
 
@@ -136,12 +140,79 @@ fn editors() -> Vec<Finding> {
             }
         }
     }
+    findings.extend(agent_hosts());
     if let Some(copy) = setup::copy_is_old() {
         let what = format!("{} is not the same as this program", copy.display());
         let finding = Finding::note("editors", what);
         findings.push(finding.advice("to update it, run `switchboard setup EDITOR AGENT` again"));
     }
     findings
+}
+
+/// Time limit for the answer of a hub in the settings of VS Code.
+const HUB_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Checks the hub in the settings of VS Code: that agent hosts are enabled, that the hub is there, and that it accepts the
+/// token.
+fn agent_hosts() -> Vec<Finding> {
+    const FIX: &str = "switchboard setup vscode --hub URL --token-file FILE";
+    let mut findings = Vec::new();
+    for file in setup::agent_host_files() {
+        // A file that cannot be read is the editor's own concern.
+        let Ok(Some(document)) = read_json(&file) else { continue };
+        let Some((_, host)) = setup::agent_host_of(&document, "Switchboard") else { continue };
+        let text = |key: &str| host.get(key).and_then(Value::as_str).unwrap_or_default();
+        let (address, file) = (text("address"), file.display());
+        if document.get(setup::AGENT_HOSTS_ENABLED) != Some(&Value::Bool(true)) {
+            let what = format!("VS Code: {} is not true in {file}", setup::AGENT_HOSTS_ENABLED);
+            findings.push(Finding::problem("editors", what, FIX));
+            continue;
+        }
+        findings.push(match agent_host_status(address, text("connectionToken")) {
+            Some(101) => {
+                Finding::fine("editors", format!("VS Code: the hub {address} accepts the token in {file}"))
+            }
+            Some(401 | 403) => Finding::problem(
+                "editors",
+                format!("VS Code: the hub {address} refuses the token in {file}"),
+                FIX,
+            ),
+            Some(status) => {
+                let what = format!("VS Code: {address} in {file} answers with {status} and may be no hub");
+                Finding::problem("editors", what, FIX)
+            }
+            None if address.starts_with("wss://") => {
+                Finding::note("editors", format!("VS Code: the hub {address} in {file} was not tried"))
+            }
+            None => {
+                let what = format!("VS Code: no hub answers at {address}, which is in {file}");
+                Finding::note("editors", what).advice("start it: switchboard serve")
+            }
+        });
+    }
+    findings
+}
+
+/// Returns the status with which a hub answers an agent host's client. `None` if it cannot be reached, or only with TLS.
+fn agent_host_status(address: &str, token: &str) -> Option<u16> {
+    let address = address.strip_prefix("ws://").unwrap_or(address);
+    let (host, path) = address.split_once('/').unwrap_or((address, ""));
+    // A token with a line break would change the request.
+    if address.contains("://") || token.contains(char::is_control) || path.contains(char::is_whitespace) {
+        return None;
+    }
+    let target = host.to_socket_addrs().ok()?.next()?;
+    let mut stream = TcpStream::connect_timeout(&target, HUB_TIMEOUT).ok()?;
+    stream.set_read_timeout(Some(HUB_TIMEOUT)).ok()?;
+    stream.set_write_timeout(Some(HUB_TIMEOUT)).ok()?;
+    let request = format!(
+        "GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+         Sec-WebSocket-Key: c3dpdGNoYm9hcmQgZG9jdA==\r\nAuthorization: Bearer {token}\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut start = [0; 12];
+    stream.read_exact(&mut start).ok()?;
+    std::str::from_utf8(&start).ok()?.strip_prefix("HTTP/1.1 ")?.parse().ok()
 }
 
 /// Checks that there is a home folder and that it can be written.

@@ -12,6 +12,7 @@ use switchboard_hub::{Hub, Identity, LoginRateLimit, bearer_token, constant_time
 use switchboard_store::{Role, Store, TokenLimits};
 use switchboard_transport::server::{Refusal, ServerConnection, Service};
 
+use super::super::agent_host;
 use super::cross_origin::SocketCredential;
 use super::logging::Logger;
 use super::tickets::Tickets;
@@ -210,6 +211,24 @@ fn fits(limits: &TokenLimits, head: &Parts) -> bool {
         .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"));
     let origin = head.headers.get(header::ORIGIN).map(HeaderValue::as_bytes);
     is_socket && origin == Some(limits.origin.as_bytes()) && agent_of(head) == Some(&limits.agent)
+}
+
+impl Gate {
+    /// Identifies a client of the Agent Host Protocol. VS Code sends its token in the address, and its windows have an
+    /// origin of their own.
+    pub(super) fn identify_editor(&self, head: &Parts, from: SocketAddr) -> Result<Identity, Refusal> {
+        let origin = head.headers.get(header::ORIGIN).map(HeaderValue::as_bytes);
+        let is_allowed = agent_host::is_editor(origin)
+            || origin.is_some_and(|origin| self.is_own(origin, head) || self.is_listed(origin));
+        if !is_allowed {
+            let message = "pages of other servers may not use this one";
+            return Err(self.refuse(from, Refusal::new(StatusCode::FORBIDDEN, message)));
+        }
+        match agent_host::token(head) {
+            Some(token) => self.by_token(&token, Place::Header, head, from),
+            None => Err(self.refuse(from, agent_host::no_token())),
+        }
+    }
 }
 
 impl Service for Gate {
