@@ -153,7 +153,7 @@ mod tests {
             Watch::new(vec![root.clone()], root.join("home"), Vec::new(), settings, is_nested, names.clone())
         };
         let (mut watch, mut nested) = (start(false), start(true));
-        let mut told = |watch: &mut Watch| -> Vec<(String, bool)> {
+        let told = |watch: &mut Watch| -> Vec<(String, bool)> {
             let changes = watch.changes().unwrap();
             let name = |path: &Path| path.strip_prefix(&root).unwrap().display().to_string();
             changes.iter().map(|change| (name(&change.path), change.is_new)).collect()

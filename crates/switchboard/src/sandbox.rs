@@ -376,7 +376,7 @@ impl Told {
             return;
         }
         drop(known);
-        let shown = visible_line(&shown_below(&path, &self.roots)).to_string();
+        let shown = visible_line(&shown_below(&path, &self.roots));
         self.tell(ConfinementNotice {
             title: format!("perhaps the sandbox: {shown} is {access} ({because})"),
             description: None,
@@ -397,7 +397,7 @@ fn changes_notice(changes: &[ProtectedChange], roots: &[PathBuf]) -> Confinement
         let all: Vec<String> = changes
             .iter()
             .filter(|change| change.is_new == is_new)
-            .map(|change| visible_line(&shown_below(&change.path, roots)).to_string())
+            .map(|change| visible_line(&shown_below(&change.path, roots)))
             .collect();
         let more = all.len().saturating_sub(MAX_NAMES);
         let named = all.get(..all.len().min(MAX_NAMES)).unwrap_or_default().join(", ");

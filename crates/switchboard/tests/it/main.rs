@@ -5,6 +5,7 @@
 mod agent_program;
 mod agents;
 mod agents_install;
+mod ahp;
 mod bridge;
 mod bridge_ends;
 mod bridge_login;

@@ -83,6 +83,12 @@ impl Hub {
         Ok(Client::of(remote.header("authorization", &format!("Bearer {token}"))?.connect().await?))
     }
 
+    /// Returns a client of another protocol at a path, with the token of the start. It has sent nothing.
+    pub(crate) async fn socket(&self, path: &str) -> Result<Client, RemoteError> {
+        let remote = Remote::new(&format!("ws://{}{path}", self.address))?;
+        Ok(Client::of(remote.header("authorization", &format!("Bearer {}", self.token))?.connect().await?))
+    }
+
     /// Returns a client over streamable HTTP after `initialize`, with the token of the start.
     pub(crate) async fn client_over_http(&self, version: u64) -> Client {
         self.client_over_http_as(&self.token, version).await
