@@ -180,7 +180,7 @@ fn a_cancelled_turn_ends_at_once_and_the_next_prompt_follows() {
     block_on(async {
         let mut editor = Editor::with_session(&hub, &place, "one").await;
         editor.prompt("t1", "slow 60").await;
-        editor.action("chat/delta").await;
+        editor.action("chat/toolCallStart").await;
         let message = json!({"text": "hello", "origin": {"kind": "user"}});
         editor
             .dispatch(
