@@ -279,7 +279,7 @@ fn a_session_that_is_disposed_in_a_turn_is_closed_for_all() {
     block_on(async {
         let mut editor = Editor::with_session(&hub, &place, "one").await;
         editor.prompt("t1", "slow 60").await;
-        editor.action("chat/delta").await;
+        editor.action("chat/toolCallStart").await;
         let answer = editor.client.ask("disposeSession", json!({"channel": editor.session})).await;
         assert!(answer.get("error").is_none() && answer["result"].is_null(), "{answer}");
         editor.client.until(|message| message["method"] == "root/sessionRemoved").await;
