@@ -648,7 +648,7 @@ impl Chat {
         self.end_turn(around, Some(session), end);
     }
 
-    /// Sends what waited for time to pass.
+    /// Sends updates that were delayed.
     pub(crate) fn tick(&mut self, around: &mut Around<'_>, session: &Session) {
         if self.user_message.is_some() && around.sink.now.0 - self.changed.0 >= OUTPUT_INTERVAL {
             self.flush_user(around, session);

@@ -383,7 +383,7 @@ impl HostSession {
         }
     }
 
-    /// Sends what waited for time to pass.
+    /// Sends updates that were delayed.
     pub(crate) fn tick(&mut self, sink: &mut Sink, read: ReadFile<'_>) {
         for index in 0..self.chats.len() {
             if self.chats.get(index).is_some_and(Chat::wants_tick) {

@@ -947,7 +947,7 @@ fn event() -> impl Strategy<Value = Event> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
 
-    /// Whatever happens in whatever order, each client that folds what it was sent has the state of a snapshot.
+    /// After any sequence of events, a client that folds the actions it was sent has the state of a snapshot.
     #[test]
     fn what_clients_have_folded_equals_a_snapshot(events in prop::collection::vec(event(), 1..60)) {
         let mut world = World::new();

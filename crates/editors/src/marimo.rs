@@ -9,7 +9,7 @@ use crate::{Editors, Place, wait_until};
 
 /// The version that is tested.
 const PACKAGES: [&str; 1] = ["marimo==0.25.2"];
-/// What marimo's page tells people to put between the agent and the page.
+/// The relay that marimo's page tells people to run between the agent and the page.
 const RELAY: [&str; 1] = ["stdio-to-ws@0.2.0"];
 
 const NOTEBOOK: &str = "import marimo\n\napp = marimo.App()\n\n\n@app.cell\ndef _():\n    x = 1\n    return\n\n\nif __name__ == \"__main__\":\n    app.run()\n";

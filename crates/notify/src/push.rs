@@ -24,7 +24,7 @@ const TTL: u32 = 3600;
 const TOKEN_LIFETIME: u64 = 12 * 3600;
 /// Size of the only record. Messages are far shorter.
 const RECORD: u32 = 4096;
-/// Maximum length of a message in bytes, which is what push services must accept.
+/// Maximum length of a message in bytes, which every push service must accept.
 const MAX_MESSAGE: usize = 3992;
 /// Length of an uncompressed point of P-256.
 const POINT: usize = 65;

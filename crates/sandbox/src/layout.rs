@@ -167,7 +167,7 @@ pub(crate) struct LayoutParts {
     pub(crate) closed: Vec<ClosedPath>,
     /// An empty folder on the machine.
     pub(crate) empty_folder: PathBuf,
-    /// True if nothing is mounted over `/proc`: the kernel lets nobody mount another one below a covered one, which the
+    /// True if nothing is mounted over `/proc`: the kernel refuses to mount another one below a covered one, which the
     /// agent's own sandbox needs.
     pub(crate) has_plain_processes: bool,
 }

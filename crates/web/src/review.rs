@@ -35,11 +35,11 @@ const MOST_DECISIONS: usize = 1000;
 /// Number of context lines that covers every file, so that a patch applies to exactly one content.
 const WHOLE_FILE: u32 = 10_000_000;
 
-/// What users have decided about the changes of each session, by the id of its recording.
+/// Decisions of users about the changes of each session, by the id of its recording.
 #[derive(Default)]
 pub(crate) struct Reviews(Mutex<HashMap<String, Arc<Mutex<Decisions>>>>);
 
-/// What users have decided about the changes of a session.
+/// Decisions of users about the changes of a session.
 #[derive(Default)]
 struct Decisions {
     /// Undone hunks that are not restored, in order.
@@ -60,7 +60,7 @@ struct Undone {
     back: Vec<u8>,
 }
 
-/// The changes of one file, and the revision of what is shown of it.
+/// The changes of one file, and the revision of the version that is shown.
 struct Reviewed {
     whole: WholeChange,
     diff: Diff,
@@ -543,7 +543,7 @@ fn restore(decisions: &mut Decisions, folder: &Path, number: u64) -> Result<(), 
     Ok(())
 }
 
-/// Replaces the content of a file, if it still is what was read.
+/// Replaces the content of a file, unless it has changed since it was read.
 fn replace(path: &str, folder: &Path, now: Option<&[u8]>, target: Option<&[u8]>) -> Result<(), Failure> {
     let patch = patch_between(path, now, target, whole_patch(WHOLE_FILE))?;
     apply_patch(&patch, folder, &ApplyOptions::default()).map(drop).map_err(|error| error.to_string())

@@ -103,7 +103,7 @@ impl Doorkeeper {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the answer for an origin; waits for it if nobody has answered. `ask` prints the question once.
+    /// Returns the answer for an origin; waits for it if there is none yet. `ask` prints the question once.
     async fn may_enter(&self, origin: &str, agent: &str, ask: impl FnOnce(&str)) -> bool {
         let (id, mut answer) = {
             let mut state = self.state();
