@@ -1,8 +1,8 @@
 //! The known agents as data, one entry per agent.
 //!
 //! Names and command lines are those of published clients. Versions and peculiarities were observed by
-//! running the agent, and are only stated if they were. The needs in a sandbox of an agent without a version are what its
-//! own documentation names: a path or host too few keeps it from working there, until the rules add it.
+//! running the agent, and are only stated if they were. The needs in a sandbox of an agent without a version are
+//! unverified: if a path or host is missing, the agent does not work there until the rules add it.
 
 use super::{KnownAgent, Package, Runner, SandboxNeeds};
 

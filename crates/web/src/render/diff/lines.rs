@@ -128,7 +128,7 @@ fn shown<'h>(line: &Line<'h>) -> &'h [u8] {
     &line.content[..line.content.len().min(LONGEST_LINE)]
 }
 
-/// Renders remarks: the number of characters that are not shown, and a missing line end.
+/// Renders remarks: the number of bytes that are not shown, and a missing line end.
 fn push_rest(out: &mut String, line: &Line<'_>) {
     let left_out = line.content.len() - shown(line).len();
     if left_out > 0 {
