@@ -545,9 +545,9 @@ fn a_command_without_permission_is_not_shown_as_running() {
 fn a_refused_host_can_be_allowed_by_a_button() {
     let page = |rule: &str| {
         let meta = json!({"switchboard/sandbox": {"denied": "host", "host": "x", "rule": rule}});
-        let update =
+        let notice =
             json!({"sessionUpdate": "notice", "severity": "warning", "title": "refused", "_meta": meta});
-        let session = session(&[update]);
+        let session = session(&[update(notice)]);
         super::super::notices(session.notices().iter()).into_string()
     };
     let button = page("a.example.com:8443");
