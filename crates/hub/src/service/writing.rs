@@ -37,14 +37,16 @@ impl PendingWrites {
             | Output::Read { session, .. }
             | Output::Replay { session, .. }
             | Output::FindMessage { session, .. }
-            | Output::CloseLog { session }
-            | Output::Changed { session }
             | Output::Acquire { session }
             | Output::Release { session }
             | Output::ForwardReply { session, .. } => {
                 self.sessions.insert(SessionId::clone(session));
             }
-            Output::Create { .. }
+            // Readers of the log do not depend on these two: they read an open log as well, and its metadata is saved for
+            // the next start.
+            Output::CloseLog { .. }
+            | Output::Changed { .. }
+            | Output::Create { .. }
             | Output::StartAgent { .. }
             | Output::EndAgent { .. }
             | Output::Forward { .. }
