@@ -13,7 +13,7 @@ import { Find } from "./find.js";
 import { Palette } from "./palette.js";
 import { Server } from "./server.js";
 import { Sidebar } from "./sidebar.js";
-import { announce, at, copy, isNarrow, progress, toast } from "./show.js";
+import { announce, at, backToPrompt, copy, isNarrow, progress, toast } from "./show.js";
 import { elementOf } from "./entry.js";
 import { Transcript } from "./transcript.js";
 
@@ -545,7 +545,7 @@ at("sessions").addEventListener("touchend", (event) => {
   swipe = null;
 }, { passive: true });
 // After a dialog the user can go on writing.
-at("dialog").addEventListener("close", () => !isNarrow() && !at("composer").hidden && at("prompt").focus());
+at("dialog").addEventListener("close", () => !isNarrow() && !at("composer").hidden && backToPrompt());
 window.addEventListener("popstate", () => {
   const to = place();
   if (to.recording !== where.recording || to.session !== where.session) {

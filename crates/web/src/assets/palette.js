@@ -1,6 +1,6 @@
 // The palette: sessions, actions and agents by a few letters of their names.
 
-import { at } from "./show.js";
+import { at, backToPrompt } from "./show.js";
 
 const MOST = 50; // entries that are shown
 
@@ -19,7 +19,7 @@ export class Palette {
       if (item) this.run([...this.list.children].indexOf(item));
     });
     this.box.addEventListener("click", (event) => event.target === this.box && this.box.close());
-    this.box.addEventListener("close", () => at("prompt").focus());
+    this.box.addEventListener("close", backToPrompt);
   }
 
   open() {

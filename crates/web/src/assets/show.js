@@ -58,6 +58,12 @@ export function dialog(html) {
   at("dialog-body").querySelector("[aria-current]")?.scrollIntoView({ block: "center" });
 }
 
+// Returns the focus to the prompt after a dialog. Its "close" event comes later than the keys that follow, so the user may have
+// gone on to another field, and would type the rest there.
+export function backToPrompt() {
+  if (!document.activeElement?.closest("input, textarea, select")) at("prompt").focus();
+}
+
 export function isNarrow() {
   return window.innerWidth < 900;
 }

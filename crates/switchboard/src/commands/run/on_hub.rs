@@ -14,8 +14,8 @@ const AGENTS: &str = "acp";
 /// Options of `run --on`.
 #[derive(Debug, Default, Clone, clap::Args)]
 pub(crate) struct HubArguments {
-    /// Run on a hub instead of this machine: its URL, such as https://hub.example.org; AGENT is then one of its
-    /// agents, and the session stays there
+    /// Run on a hub instead of this machine: its URL, as `serve` prints it; AGENT is then one of its agents, and the
+    /// session stays there
     #[arg(long, value_name = "URL", conflicts_with_all = ["command", "sandbox"])]
     pub(super) on: Option<String>,
 

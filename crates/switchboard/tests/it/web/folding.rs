@@ -73,6 +73,26 @@ fn a_run_of_finished_calls_is_one_line_and_its_calls_are_found() {
 }
 
 #[test]
+fn a_search_keeps_the_focus_when_the_palette_has_just_been_closed() {
+    let talk = Talk::with_demo();
+    let page = &talk.page;
+    talk.ask("hello");
+    page.press("Control+k");
+    page.wait_for("#palette-list li");
+    // In one task: the browser sends the "close" event of the palette when the search is already open.
+    page.eval(
+        "(() => { const palette = document.getElementById('palette');
+           palette.addEventListener('close', () => { globalThis.isClosed = true; });
+           palette.close();
+           const key = { key: 'f', code: 'KeyF', ctrlKey: true, bubbles: true };
+           document.body.dispatchEvent(new KeyboardEvent('keydown', key)); })()",
+    );
+    page.wait_until("globalThis.isClosed === true");
+    assert_eq!(page.eval("document.activeElement.id"), "find-query");
+    talk.all_is_well();
+}
+
+#[test]
 fn the_palette_finds_sessions_and_actions() {
     let talk = Talk::with_demo();
     let page = &talk.page;
