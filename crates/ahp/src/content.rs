@@ -26,7 +26,7 @@ pub(crate) type ReadFile<'f> = &'f dyn Fn(&str) -> Option<Vec<u8>>;
 /// The same function, shared.
 pub(crate) type SharedReadFile = Arc<dyn Fn(&str) -> Option<Vec<u8>> + Send + Sync>;
 
-/// Bytes behind a content URI.
+/// Content of a content URI.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Stored {
     pub(crate) bytes: Arc<[u8]>,

@@ -209,7 +209,7 @@ impl HostSession {
         result
     }
 
-    /// Acts on what a chat has noted, and reports its status.
+    /// Handles the notes of a chat and reports its status.
     fn settle(&mut self, conversation: &Conversation, index: usize, sink: &mut Sink) {
         let Some(chat) = self.chats.get_mut(index) else { return };
         let acp = Arc::clone(&chat.session);

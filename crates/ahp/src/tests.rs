@@ -82,7 +82,7 @@ impl State {
     }
 }
 
-/// A client that folds what it gets.
+/// A client that folds the actions that it receives.
 #[derive(Default)]
 struct Client {
     states: HashMap<String, State>,

@@ -127,7 +127,7 @@ pub(crate) fn params_of(notification: &str) -> Option<&str> {
 
 // ----- versions
 
-/// Versions that clients are told when none of theirs is spoken.
+/// Supported versions, named in the error for a client that offers none of them.
 const SUPPORTED: [&str; 3] = ["^1.0.0", "^0.10.0", "^0.9.0"];
 
 /// Returns the highest offered version that the host speaks: 1.x, 0.10.x or 0.9.x.

@@ -28,8 +28,8 @@ const FORGOTTEN: &str =
 /// Maximum number of attempts to get a new session from an agent whose id the log does not contain yet.
 const MAX_RECREATIONS: usize = 32;
 
-/// Returns a line of an agent without what only the hub says: notices about its sandbox, on which users and audits rely.
-/// `None` if it has none.
+/// Returns a line of an agent without the metadata that only the hub may write: notices about the sandbox, on which users
+/// and audits rely. `None` if it has none.
 fn without_sandbox_claim(line: &str) -> Option<String> {
     // Letters may be escaped.
     let may_claim = line.contains(SANDBOX.name()) || line.contains(META) && line.contains("\\u00");

@@ -195,8 +195,7 @@ pub(crate) enum Output {
     CloseLog { session: SessionId },
     /// Save the metadata of a session, which has changed.
     Changed { session: SessionId },
-    /// Start an agent process.
-    /// Starts a process. A confined one may work in the folders.
+    /// Start an agent process. A confined one may work in `roots`.
     StartAgent { process: AgentId, agent: usize, services: Services, roots: Vec<String> },
     /// Send a line to an agent process. `session` is the one that it belongs to.
     ToAgent { process: AgentId, line: String, session: Option<SessionId> },
